@@ -47,6 +47,11 @@ type fence struct {
 
 var fences = []fence{
 	{
+		name:     "only the engine and the probes know boxcutter",
+		imported: []string{"pkg.package-operator.run/boxcutter"},
+		allowed:  []string{"install/engine", "install/probe"},
+	},
+	{
 		name:     "packages that take values and return values have no input or output",
 		imported: []string{"context", "net/http", "os", "sigs.k8s.io/controller-runtime/pkg/client", "k8s.io/client-go/kubernetes"},
 		fenced: []string{

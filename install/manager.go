@@ -23,12 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
-	"pkg.package-operator.run/boxcutter/managedcache"
-	"pkg.package-operator.run/boxcutter/ownerhandling"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -43,11 +39,14 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/installer"
-	"github.com/capi-installer/capi-installer/install/objectcache"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
+	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
@@ -211,60 +210,40 @@ func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err e
 }
 
 func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source, withdraw func(context.Context) error) error {
-	engine, err := newEngine(mgr)
+	objects, err := newEngine(mgr)
 	if err != nil {
 		return err
 	}
-	engine.PolicyDelay = options.PolicyDelay
 	retries := newRetries()
+	writer, live := mgr.GetClient(), mgr.GetAPIReader()
 	reconciler := &installer.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official,
+		Client: writer, Live: live, Reporter: reporter, Official: official,
+		Applier: installer.Applier{
+			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
+			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper()},
+		},
+		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, PolicyDelay: options.PolicyDelay},
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
-		WatchesRawSource(engine.Cache.Source(observedBy(engine))).
+		WatchesRawSource(objects.Source(clusterAPIRequest)).
 		WithOptions(controllerOptions(retries)).
 		Complete(reconciler)
 }
 
-// newEngine returns an engine with its own cache, which holds only installed
-// objects: cluster-scoped objects, and those in the providers' namespace.
-func newEngine(mgr manager.Manager) (*installer.Engine, error) {
-	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
-		Scheme: mgr.GetScheme(), Mapper: &knownMappings{RESTMapper: mgr.GetRESTMapper()}, HTTPClient: mgr.GetHTTPClient(),
-		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{installer.ManagedByLabel: v1alpha1.Prefix}),
-		DefaultTransform:     objectcache.Compress,
+// newEngine returns an engine whose cache the manager runs.
+func newEngine(mgr manager.Manager) (*engine.Engine, error) {
+	out, err := engine.New(engine.Connection{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(),
+		Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Log: mgr.GetLogger().WithName("cache"),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
-	}
-	if err := mgr.Add(tracking); err != nil {
 		return nil, err
 	}
-	whole := objectcache.Cache{TrackingCache: tracking}
-	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("creating the discovery client: %w", err)
-	}
-	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader()}
-	versions := installer.Reader{Reader: tracking, Live: mgr.GetAPIReader()}
-	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader()}
-	revisions, err := installer.NewRevisionEngine(installer.EngineOptions{
-		Scheme: mgr.GetScheme(), Discovery: discovered, Mapper: mgr.GetRESTMapper(),
-		Writer: mgr.GetClient(), Reader: reader, Live: live,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("creating the revision engine: %w", err)
-	}
-	return &installer.Engine{
-		Revisions: revisions, Cache: whole, Reader: reader, Versions: versions, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Reviews: mgr.GetClient(), Mapper: mgr.GetRESTMapper(),
-		Certificates: servingcert.Issuer{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()},
-		Owners:       installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
-	}, nil
+	return out, mgr.Add(out)
 }
 
 // Each controller has a single request, because one reconcile handles everything.
@@ -274,14 +253,6 @@ var (
 		return []reconcile.Request{clusterAPIRequest}
 	})
 )
-
-// observedBy causes a reconcile after each event, which the engine counts before.
-func observedBy(engine *installer.Engine) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		engine.Observe(o)
-		return []reconcile.Request{clusterAPIRequest}
-	})
-}
 
 // byOthers selects the updates of the ClusterAPI object except the last one of a reporter.
 func byOthers(reporter *status.Reporter) predicate.Predicate {
@@ -309,7 +280,7 @@ func checkedCRD(reader client.Reader) predicate.Predicate {
 		for _, version := range cluster.Status.Versions {
 			unmanaged = slices.Concat(unmanaged, version.UnmanagedCRDs)
 		}
-		return crd.GetName() == installer.RequirementsCRD || slices.Contains(unmanaged, crd.GetName())
+		return crd.GetName() == compatibility.RequirementsCRD || slices.Contains(unmanaged, crd.GetName())
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/lifecyclehook"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -54,7 +54,7 @@ func TestCheckedCRD_Events(t *testing.T) {
 	cluster.Spec.UnmanagedCRDs = []string{"now.x.io"}
 	cluster.Status.Versions = []v1alpha1.Version{{UnmanagedCRDs: []string{"before.x.io"}}, {}}
 	predicate := checkedCRD(fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build())
-	for name, want := range map[string]bool{"now.x.io": true, "before.x.io": true, installer.RequirementsCRD: true, "other.x.io": false} {
+	for name, want := range map[string]bool{"now.x.io": true, "before.x.io": true, compatibility.RequirementsCRD: true, "other.x.io": false} {
 		if got := predicate.Update(event.UpdateEvent{ObjectNew: crdNamed(name, false)}); got != want {
 			t.Errorf("update of %s: reconcile %t, want %t", name, got, want)
 		}

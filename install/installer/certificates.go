@@ -9,12 +9,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// certified is the check of a Service's certificate.
-type certified struct {
+// certified are the last checks of the Services with a certificate. Checking one takes two
+// requests, so it is checked again only after an event of the Service, with another
+// authority, and when servingcert.RecheckInterval has passed. The zero value is ready.
+type certified map[object.Identity]certificate
+
+// certificate is the check of a Service's certificate.
+type certificate struct {
 	// authority is the CA bundle at the time of the check.
 	authority string
 	// asOf is the number of events before the check.
@@ -22,29 +28,27 @@ type certified struct {
 	at   time.Time
 }
 
-// issue issues the certificates of the Services in a revision. Checking one takes two
-// requests, so it is checked again only after an event of the Service, with another
-// authority, and when servingcert.RecheckInterval has passed.
-func (e *Engine) issue(ctx context.Context, rev *loadedRevision) error {
-	services := slices.DeleteFunc(slices.Clone(rev.requesting), func(o *unstructured.Unstructured) bool {
-		return !servingcert.RequestsCertificate(o) || e.isCertified(o, rev.authority)
+// issue issues the certificates of the Services in a plan.
+func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan) error {
+	services := slices.DeleteFunc(p.requesting(), func(o *unstructured.Unstructured) bool {
+		return !servingcert.RequestsCertificate(o) || c.has(object.IdentityOf(o), seen, p.authority)
 	})
-	check := certified{authority: rev.authority, asOf: e.changes.now(), at: time.Now()}
-	if err := e.Certificates.Issue(ctx, services); err != nil {
+	check := certificate{authority: p.authority, asOf: seen.Count(), at: time.Now()}
+	if err := issuer.Issue(ctx, services); err != nil {
 		return err
 	}
 	for _, service := range services {
-		if e.certified == nil {
-			e.certified = map[object.Identity]certified{}
+		if *c == nil {
+			*c = certified{}
 		}
-		e.certified[object.IdentityOf(service)] = check
+		(*c)[object.IdentityOf(service)] = check
 	}
 	return nil
 }
 
-// isCertified reports whether the certificate of a Service needs no check.
-func (e *Engine) isCertified(service *unstructured.Unstructured, authority string) bool {
-	last, found := e.certified[object.IdentityOf(service)]
-	return found && last.authority == authority && !e.changes.since(last.asOf, service) &&
+// has reports whether the certificate of a Service needs no check.
+func (c *certified) has(service object.Identity, seen *engine.Changes, authority string) bool {
+	last, found := (*c)[service]
+	return found && last.authority == authority && !seen.Since(last.asOf, service) &&
 		time.Since(last.at) < servingcert.RecheckInterval
 }

@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // webhookService returns a Service that requests a certificate.
@@ -31,32 +33,38 @@ func webhookService() *unstructured.Unstructured {
 
 // The certificate of a Service is checked once, and again after a change. Reconciles of other
 // phases send no requests for it.
-func TestEngine_ChecksCertificatesAfterChanges(t *testing.T) {
+func TestCertified_ChecksAfterChanges(t *testing.T) {
+	type check struct {
+		*engine.Changes
+		certified
+		cluster client.Client
+		plan    plan
+	}
 	for name, test := range map[string]struct {
-		change func(t *testing.T, e *Engine, rev *loadedRevision)
+		change func(t *testing.T, c *check)
 		checks int // of the Service
 	}{
-		"nothing changes":              {func(*testing.T, *Engine, *loadedRevision) {}, 0},
-		"the Service has an event":     {func(_ *testing.T, e *Engine, _ *loadedRevision) { e.Observe(webhookService()) }, 1},
-		"another object has an event":  {func(_ *testing.T, e *Engine, _ *loadedRevision) { e.Observe(secret("other")) }, 0},
-		"the authority is another one": {func(_ *testing.T, _ *Engine, r *loadedRevision) { r.authority = "another" }, 1},
-		"the check is old": {func(_ *testing.T, e *Engine, _ *loadedRevision) {
-			for service, last := range e.certified {
+		"nothing changes":              {func(*testing.T, *check) {}, 0},
+		"the Service has an event":     {func(_ *testing.T, c *check) { c.Observe(object.IdentityOf(webhookService())) }, 1},
+		"another object has an event":  {func(_ *testing.T, c *check) { c.Observe(object.IdentityOf(settings("other", ""))) }, 0},
+		"the authority is another one": {func(_ *testing.T, c *check) { c.plan.authority = "another" }, 1},
+		"the check is old": {func(_ *testing.T, c *check) {
+			for service, last := range c.certified {
 				last.at = last.at.Add(-servingcert.RecheckInterval)
-				e.certified[service] = last
+				c.certified[service] = last
 			}
 		}, 1},
-		"the Secret cannot be written": {func(t *testing.T, e *Engine, _ *loadedRevision) {
+		"the Secret cannot be written": {func(t *testing.T, c *check) {
 			foreign := &corev1.Secret{}
 			key := client.ObjectKey{Namespace: v1alpha1.OperandNamespace, Name: "webhook-cert"}
-			if err := e.Live.Get(t.Context(), key, foreign); err != nil {
+			if err := c.cluster.Get(t.Context(), key, foreign); err != nil {
 				t.Fatal(err)
 			}
 			foreign.Labels = nil
-			if err := e.Writer.Update(t.Context(), foreign); err != nil {
+			if err := c.cluster.Update(t.Context(), foreign); err != nil {
 				t.Fatal(err)
 			}
-			e.Observe(webhookService())
+			c.Observe(object.IdentityOf(webhookService()))
 		}, 2}, // an error is no result, so each reconcile checks again
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,17 +78,19 @@ func TestEngine_ChecksCertificatesAfterChanges(t *testing.T) {
 					return c.Get(ctx, key, o, options...)
 				},
 			}).Build()
-			engine := &Engine{Live: cluster, Writer: cluster, Certificates: servingcert.Issuer{Reader: cluster, Writer: cluster}}
-			rev := &loadedRevision{contents: contentsOf([]revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}, nil)}
-			if err := engine.Certificates.Prepare(t.Context(), rev.requesting); err != nil {
+			issuer := servingcert.Issuer{Reader: cluster, Writer: cluster}
+			c := &check{Changes: &engine.Changes{}, cluster: cluster}
+			c.plan.phases = []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}
+			if err := issuer.Prepare(t.Context(), c.plan.requesting()); err != nil {
 				t.Fatal(err)
 			}
-			if err := engine.issue(t.Context(), rev); err != nil || checks != 1 {
+			issue := func() error { return c.issue(t.Context(), c.Changes, issuer, c.plan) }
+			if err := issue(); err != nil || checks != 1 {
 				t.Fatalf("the first reconcile checked the Service %d times: %v", checks, err)
 			}
-			test.change(t, engine, rev)
+			test.change(t, c)
 			checks = 0
-			first, second := engine.issue(t.Context(), rev), engine.issue(t.Context(), rev)
+			first, second := issue(), issue()
 			if failed := test.checks == 2; checks != test.checks || (first != nil) != failed || (second != nil) != failed {
 				t.Errorf("two reconciles checked the Service %d times, want %d: %v, %v", checks, test.checks, first, second)
 			}

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installer is the installer controller: it makes the cluster match the desired
-// version.
+// version. One reconcile handles all versions, because they hand over objects to each other:
 //
-// Each reconcile starts with the newest version and applies its objects phase by phase;
-// a phase begins when all objects of the previous phase are ready. A complete version
-// becomes the current version. Until then the next older version is reconciled too, so
-// that running providers are maintained even if the new release fails. The objects of a
-// deleted revision ConfigMap are torn down, last phase first.
+//  1. It reads the ClusterAPI object and the revision ConfigMaps consistently.
+//  2. It deletes temporary objects that an earlier process has left behind.
+//  3. If spec.installerMode is Paused, it reports the changes that it would make. If the
+//     ClusterAPI object is deleted, it removes all versions.
+//  4. Otherwise it installs: it reconciles the newest version, and the next older one until
+//     one is complete or the current one, so that running providers are maintained even if
+//     the new release fails. attempt has the steps for a version.
+//  5. It releases the CRDs that are unmanaged now.
+//  6. It removes the versions whose ConfigMaps are being deleted, the last phase first.
+//  7. It reports the gravest outcome.
 //
-// One reconcile handles all versions, because they hand over objects to each other.
+// Its decisions are computed from values: a version is read from ConfigMaps, a
+// plan made from a version, an attempt is the result of applying a plan, and outcomes, phases
+// and events follow from the attempt. Package engine applies, package adoption decides on
+// colliding objects, package compatibility checks unmanaged CRDs, and package removal removes.
 package installer
 
 import (
@@ -24,9 +32,11 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Reconciler is the installer controller.
@@ -40,8 +50,10 @@ type Reconciler struct {
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object is
 	// ignored.
 	Official *officialapi.Source
-	// Engine applies and tears down the objects of revisions.
-	Engine *Engine
+	// Applier applies versions.
+	Applier Applier
+	// Remover removes revisions.
+	Remover removal.Remover
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
@@ -65,10 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Official.AddUnmanaged(ctx, read.Cluster); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.Engine.liftDeletionGuard(ctx); err != nil { // even if paused: it rejects users' writes
-		return reconcile.Result{}, err
-	}
-	if err := r.Engine.withdrawInstances(ctx); err != nil {
+	if err := r.Remover.CleanUp(ctx); err != nil { // even if paused: the policy rejects users' writes
 		return reconcile.Result{}, err
 	}
 	s := state{read}
@@ -81,27 +90,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	r.log.once(ctx, "Paused", "")
 	if s.Uninstalling() {
-		return r.withdrawAndUninstall(ctx, s)
+		return r.uninstall(ctx, s)
 	}
 	if err := r.hold(ctx, s.Cluster); err != nil {
 		return r.report(ctx, s.Cluster, status.Outcome{Reason: reason.ApplyFailed, Err: err}, "")
 	}
 	outcome, current := r.install(ctx, s)
 	removed := r.teardown(ctx, s)
-	if outcome.Reason == reason.AsExpected && removed.Reason != reason.AsExpected {
-		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
-	} else {
-		r.behind(ctx, &outcome, "Removal failed", removed.Err)
-	}
+	outcome, behind := withRemoval(outcome, removed)
+	r.behind(ctx, &outcome, "Removal failed", behind)
 	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
-		r.Engine.settle(s.Cluster.Status.CurrentVersion)
+		r.Applier.settle(s.Cluster.Status.CurrentVersion)
 		if err := r.nameRetained(ctx, &outcome, s.Cluster.Spec.UnmanagedCRDs); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
+	return r.report(ctx, s.Cluster, outcome, current)
+}
+
+// withRemoval returns the outcome of an installation with that of removals. A removal is
+// reported once the desired version is installed; before, its error is returned.
+func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 	outcome.Events = append(outcome.Events, removed.Events...)
 	outcome.Phases = mergePhases(outcome.Phases, removed.Phases)
-	return r.report(ctx, s.Cluster, outcome, current)
+	if outcome.Reason == reason.AsExpected && removed.Reason != reason.AsExpected {
+		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
+		return outcome, nil
+	}
+	return outcome, removed.Err
 }
 
 // report writes the outcome, and the current version if it is not empty, and returns the
@@ -152,7 +168,7 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 			break
 		}
 	}
-	err := r.Engine.releaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil)
+	err := r.Remover.ReleaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil)
 	if err != nil && results[0].outcome.Reason == reason.AsExpected {
 		results[0].outcome.Reason, results[0].outcome.Err = reason.ApplyFailed, err
 	} else {
@@ -207,29 +223,37 @@ func anyAvailable(results []versionResult) *bool {
 }
 
 // installVersion reconciles one version.
-func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alpha1.Version) versionResult {
-	rev, err := s.load(version)
+func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1.Version) versionResult {
+	v, err := s.load(entry)
 	if err != nil {
 		return versionResult{outcome: status.Outcome{Reason: reason.RevisionUnreadable, Err: err}}
 	}
-	rev.deadline = deadlineOf(version, s.Cluster.Status.Conditions, time.Now(), cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
-	remaining := time.Until(rev.deadline) // read before the engine reads the clock: a deadline that has passed here has passed there
-	result, err := r.Engine.apply(ctx, rev)
-	r.log.phases(ctx, rev, result)
+	now := time.Now()
+	deadline := deadlineOf(entry, s.Cluster.Status.Conditions, now, cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
+	done := r.Applier.attempt(ctx, s, v, deadline, now)
+	r.log.phases(ctx, v.name, done.result.Phases)
+	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
-		outcome: outcomeOf(rev, result, err),
-		drift:   append(adoptionEvents(ctx, rev), driftEvents(s.Cluster, version.Name, result)...),
-		phases:  phasesOf(rev, result),
+		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
+		drift: append(done.adoptionEvents(ctx), done.driftEvents(current)...),
 	}
 	if out.outcome.Reason == reason.RollingOut {
-		out.outcome.Recheck = max(0, remaining)
+		out.outcome.Recheck = max(0, deadline.Sub(now))
 	}
-	if len(rev.requesting) > 0 {
+	if len(done.plan.requesting()) > 0 {
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)
 	}
-	if err == nil {
-		out.complete = result.IsComplete() && rev.scope != controlledOnly
-		out.available = new(version.Name == s.Cluster.Status.CurrentVersion && available(result))
-	}
 	return out
+}
+
+// nameRetained adds the CRDs that removed versions have left behind to the message of a
+// settled version.
+func (r *Reconciler) nameRetained(ctx context.Context, outcome *status.Outcome, unmanaged []string) error {
+	names, err := r.Remover.Retained(ctx, false)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(unmanaged, name) })
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	outcome.Message = cmp.Or(outcome.Message, reason.Of(reason.AsExpected).Message) + "; CRDs retained because of their instances: " + text.First(10, names)
+	return nil
 }

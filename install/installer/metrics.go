@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"pkg.package-operator.run/boxcutter/machinery"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/engine"
 )
 
 // These metrics count writes, which the status does not record.
@@ -27,10 +27,8 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{objectOperations, driftCorrections}
 }
 
-func countOperation(object client.Object, action machinery.Action) {
-	objectOperations.WithLabelValues(kindOf(object), strings.ToLower(string(action))).Inc()
+func countOperation(o engine.Object) {
+	objectOperations.WithLabelValues(o.Kind, strings.ToLower(string(o.Action))).Inc()
 }
 
-func countDrift(object client.Object) { driftCorrections.WithLabelValues(kindOf(object)).Inc() }
-
-func kindOf(object client.Object) string { return object.GetObjectKind().GroupVersionKind().Kind }
+func countDrift(o engine.Object) { driftCorrections.WithLabelValues(o.Kind).Inc() }

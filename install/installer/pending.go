@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -51,8 +52,8 @@ func pendingChanges(name string, from, to []revision.Phase) string {
 func objectNames(phases []revision.Phase) []string {
 	var out []string
 	for _, phase := range phases {
-		for _, object := range phase.Objects {
-			out = append(out, describe(object))
+		for _, obj := range phase.Objects {
+			out = append(out, object.Describe(obj))
 		}
 	}
 	return out
@@ -62,8 +63,8 @@ func objectNames(phases []revision.Phase) []string {
 func byName(phases []revision.Phase) map[string]*unstructured.Unstructured {
 	out := map[string]*unstructured.Unstructured{}
 	for _, phase := range phases {
-		for _, object := range phase.Objects {
-			out[describe(object)] = object
+		for _, obj := range phase.Objects {
+			out[object.Describe(obj)] = obj
 		}
 	}
 	return out

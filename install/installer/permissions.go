@@ -11,9 +11,11 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -28,32 +30,43 @@ import (
 // clusterScope is the name of a namespace without roles of the installer: its rules there are the cluster-wide ones.
 const clusterScope = "openshift-capi-installer-cluster-scope"
 
-// permitted returns a *permissionsError if the installer lacks permissions for a version that is rolled out. It checks each
+// Permissions checks the permissions for versions that are rolled out.
+type Permissions struct {
+	// Reviews creates access reviews; nil skips the check.
+	Reviews client.Writer
+	// Mapper maps kinds to resources; nil derives the resources from the names of the kinds.
+	Mapper meta.RESTMapper
+
+	// permitted is the version that was last found to be permitted.
+	permitted string
+}
+
+// check returns a *permissionsError if the installer lacks permissions for a version that is rolled out. It checks each
 // version until it has all permissions.
-func (e *Engine) permitted(ctx context.Context, rev *loadedRevision) error {
-	if e.Reviews == nil || rev.scope != rollout || e.permittedVersions.Has(rev.name) {
+func (p *Permissions) check(ctx context.Context, of plan) error {
+	if p.Reviews == nil || p.permitted == of.name {
 		return nil
 	}
-	missing, err := e.missingPermissions(ctx, rev)
+	missing, err := p.missing(ctx, of)
 	if apierrors.IsForbidden(err) { // the API server does not let the installer ask
-		log.FromContext(ctx).Info("Not checking the permissions for the version", "version", rev.name, "cause", err.Error())
+		log.FromContext(ctx).Info("Not checking the permissions for the version", "version", of.name, "cause", err.Error())
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("checking the permissions for version %s: %w", rev.name, err)
+		return fmt.Errorf("checking the permissions for version %s: %w", of.name, err)
 	}
 	if len(missing) > 0 {
-		return &permissionsError{version: rev.name, missing: missing}
+		return &permissionsError{version: of.name, missing: missing}
 	}
-	e.permittedVersions = sets.New(rev.name)
+	p.permitted = of.name
 	return nil
 }
 
-// missingPermissions returns the rules that the installer lacks for the objects of a version.
-func (e *Engine) missingPermissions(ctx context.Context, rev *loadedRevision) ([]permission.Rule, error) {
+// missing returns the rules that the installer lacks for the objects of a version.
+func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, error) {
 	var objects []*unstructured.Unstructured
 	namespaces := sets.New("", v1alpha1.OperandNamespace)
-	for _, phase := range rev.phases {
+	for _, phase := range of.phases {
 		for _, obj := range phase.Objects {
 			objects = append(objects, obj)
 			namespaces.Insert(obj.GetNamespace())
@@ -61,7 +74,7 @@ func (e *Engine) missingPermissions(ctx context.Context, rev *loadedRevision) ([
 	}
 	var held []permission.Rule
 	for _, namespace := range sets.List(namespaces) {
-		rules, err := e.ownRules(ctx, namespace)
+		rules, err := p.ownRules(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -69,10 +82,10 @@ func (e *Engine) missingPermissions(ctx context.Context, rev *loadedRevision) ([
 	}
 	var missing []permission.Rule
 	for _, rule := range permission.MinimalRules(objects, permission.Options{
-		UnmanagedCRDs: rev.unmanaged, ExistingRules: held, Resource: e.resourceOf,
+		UnmanagedCRDs: of.unmanaged, ExistingRules: held, Resource: p.resourceOf,
 		CachedNamespace: v1alpha1.OperandNamespace, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	}) {
-		denied, err := e.denied(ctx, rule)
+		denied, err := p.denied(ctx, rule)
 		if err != nil {
 			return nil, err
 		}
@@ -82,11 +95,11 @@ func (e *Engine) missingPermissions(ctx context.Context, rev *loadedRevision) ([
 }
 
 // resourceOf returns the resource of a kind that the API server serves.
-func (e *Engine) resourceOf(kind schema.GroupVersionKind) (string, bool) {
-	if e.Mapper == nil {
+func (p *Permissions) resourceOf(kind schema.GroupVersionKind) (string, bool) {
+	if p.Mapper == nil {
 		return "", false
 	}
-	mapping, err := e.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := p.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return "", false
 	}
@@ -94,12 +107,12 @@ func (e *Engine) resourceOf(kind schema.GroupVersionKind) (string, bool) {
 }
 
 // ownRules returns the rules of the installer in a namespace; cluster-wide if it is empty.
-func (e *Engine) ownRules(ctx context.Context, namespace string) ([]permission.Rule, error) {
+func (p *Permissions) ownRules(ctx context.Context, namespace string) ([]permission.Rule, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	if namespace == "" {
 		review.Spec.Namespace = clusterScope
 	}
-	if err := e.Reviews.Create(ctx, review); err != nil {
+	if err := p.Reviews.Create(ctx, review); err != nil {
 		return nil, fmt.Errorf("reading the installer's permissions: %w", err)
 	}
 	var rules []permission.Rule
@@ -116,14 +129,14 @@ func (e *Engine) ownRules(ctx context.Context, namespace string) ([]permission.R
 
 // denied returns the rule with the verbs that the API server denies for any of its objects; none if it allows all. An
 // authorizer other than RBAC may allow more than the rules.
-func (e *Engine) denied(ctx context.Context, rule permission.Rule) ([]permission.Rule, error) {
+func (p *Permissions) denied(ctx context.Context, rule permission.Rule) ([]permission.Rule, error) {
 	var verbs []string
 	for _, verb := range rule.Verbs {
 		single := rule
 		single.Verbs = []string{verb}
 		for _, attributes := range single.Requests() {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: attributes}
-			if err := e.Reviews.Create(ctx, review); err != nil {
+			if err := p.Reviews.Create(ctx, review); err != nil {
 				return nil, fmt.Errorf("reading the installer's permissions: %w", err)
 			}
 			if !review.Status.Allowed {

@@ -5,29 +5,27 @@ package installer
 import (
 	"fmt"
 	"maps"
-	"slices"
-
-	"pkg.package-operator.run/boxcutter/machinery"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// phasesOf returns the state of each phase of a revision after a reconcile; nil if
-// there is no result. The reporter adds the times.
-func phasesOf(rev *loadedRevision, result machinery.RevisionResult) []v1alpha1.Phase {
-	if result == nil {
+// phases returns the state of each phase of the version; nil if it is unknown. The reporter
+// adds the times.
+func (a attempt) phases() []v1alpha1.Phase {
+	if !a.applied {
 		return nil
 	}
-	reached := map[string]machinery.PhaseResult{}
-	for _, phase := range result.GetPhases() {
-		reached[phase.GetName()] = phase
+	reached := map[string]engine.Phase{}
+	for _, phase := range a.result.Phases {
+		reached[phase.Name] = phase
 	}
-	all := slices.Concat(rev.checks, rev.phases)
-	phases := make([]v1alpha1.Phase, len(all))
-	for i, planned := range all {
-		phases[i] = pendingPhase(planned)
-		if phase, found := reached[planned.Name]; found {
+	planned := a.plan.all()
+	phases := make([]v1alpha1.Phase, len(planned))
+	for i := range planned {
+		phases[i] = pendingPhase(planned[i])
+		if phase, found := reached[planned[i].Name]; found {
 			setPhase(&phases[i], phase)
 		}
 	}
@@ -35,49 +33,27 @@ func phasesOf(rev *loadedRevision, result machinery.RevisionResult) []v1alpha1.P
 }
 
 // setPhase sets the state of a phase that was reconciled.
-func setPhase(into *v1alpha1.Phase, phase machinery.PhaseResult) {
+func setPhase(into *v1alpha1.Phase, phase engine.Phase) {
 	into.State = v1alpha1.PhaseProgressing
-	if phase.IsComplete() {
+	if phase.Complete {
 		into.State = v1alpha1.PhaseComplete
 	}
-	for _, object := range phase.GetObjects() {
-		if object.IsComplete() {
+	for _, o := range phase.Objects {
+		if o.Ready {
 			into.Ready++
 			continue
 		}
-		if blocks(object) {
+		if o.Blocked {
 			into.State = v1alpha1.PhaseBlocked
 		}
-		into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: describe(object.Object()), Message: incompleteReason(object)})
+		into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: o.String(), Message: o.Reason})
 	}
-	if invalid := phase.GetValidationError(); invalid != nil {
+	if phase.Rejection != nil {
 		into.State = v1alpha1.PhaseBlocked
-		for _, object := range invalid.Objects {
-			into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: describeRef(object.ObjectRef), Message: fmt.Sprint(object.Errors)})
+		for _, rejected := range phase.Rejection.Objects {
+			into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: rejected.String(), Message: fmt.Sprint(rejected.Errors)})
 		}
 	}
-}
-
-// blocks reports whether a user must act on an object before its phase can continue.
-func blocks(object machinery.ObjectResult) bool {
-	return object.Action() == machinery.ActionCollision || isIncompatible(object.Object())
-}
-
-// removedPhasesOf returns the remaining phases of a revision that is being removed.
-func removedPhasesOf(rev *loadedRevision, result machinery.RevisionTeardownResult) []v1alpha1.Phase {
-	reached := map[string]machinery.PhaseTeardownResult{}
-	for _, phase := range result.GetPhases() {
-		reached[phase.GetName()] = phase
-	}
-	var phases []v1alpha1.Phase
-	for _, planned := range rev.phases {
-		if phase, found := reached[planned.Name]; !found {
-			phases = append(phases, pendingPhase(planned))
-		} else if !phase.IsComplete() {
-			phases = append(phases, removingPhase(phase))
-		}
-	}
-	return phases
 }
 
 // pendingPhase returns the state of a phase that was not reached because other phases
@@ -86,10 +62,27 @@ func pendingPhase(planned revision.Phase) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: planned.Name, State: v1alpha1.PhasePending, Objects: count(len(planned.Objects))}
 }
 
-func removingPhase(phase machinery.PhaseTeardownResult) v1alpha1.Phase {
-	out := v1alpha1.Phase{Name: phase.GetName(), State: v1alpha1.PhaseRemoving, Objects: count(len(phase.Waiting()))}
-	for _, ref := range phase.Waiting() {
-		out.WaitingFor = append(out.WaitingFor, v1alpha1.Waiting{Object: describeRef(ref), Message: "being removed"})
+// removedPhases returns the remaining phases of a version that is being removed.
+func removedPhases(planned []revision.Phase, removal engine.Removal) []v1alpha1.Phase {
+	reached := map[string]engine.RemovedPhase{}
+	for _, phase := range removal.Phases {
+		reached[phase.Name] = phase
+	}
+	var phases []v1alpha1.Phase
+	for _, phase := range planned {
+		if removed, found := reached[phase.Name]; !found {
+			phases = append(phases, pendingPhase(phase))
+		} else if !removed.Complete {
+			phases = append(phases, removingPhase(removed))
+		}
+	}
+	return phases
+}
+
+func removingPhase(phase engine.RemovedPhase) v1alpha1.Phase {
+	out := v1alpha1.Phase{Name: phase.Name, State: v1alpha1.PhaseRemoving, Objects: count(len(phase.Waiting))}
+	for _, waiting := range phase.Waiting {
+		out.WaitingFor = append(out.WaitingFor, v1alpha1.Waiting{Object: waiting.String(), Message: "being removed"})
 	}
 	return out
 }

@@ -4,11 +4,15 @@ package installer
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
-	"pkg.package-operator.run/boxcutter/machinery"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -52,28 +56,30 @@ func (l *rolloutLog) error(ctx context.Context, message string, err error, detai
 	l.once(ctx, message, cause, details...)
 }
 
-// phases logs the writes and the progress of the phases of a revision.
-func (l *rolloutLog) phases(ctx context.Context, rev *loadedRevision, result machinery.RevisionResult) {
-	if result == nil {
-		return
-	}
-	for _, phase := range result.GetPhases() {
+// phases logs the writes and the progress of the phases of a version.
+func (l *rolloutLog) phases(ctx context.Context, version string, phases []engine.Phase) {
+	for _, phase := range phases {
 		logWrites(ctx, phase)
-		l.phase(ctx, rev.name, phase)
+		l.phase(ctx, version, phase)
 	}
 }
 
-func (l *rolloutLog) phase(ctx context.Context, version string, phase machinery.PhaseResult) {
-	ready, missing := progress(phase)
+func (l *rolloutLog) phase(ctx context.Context, version string, phase engine.Phase) {
+	var missing []string
+	for _, o := range phase.Objects {
+		if !o.Ready {
+			missing = append(missing, o.String()+" ("+o.Reason+")")
+		}
+	}
 	state := strings.Join(missing, "; ")
-	if phase.IsComplete() {
+	if phase.Complete {
 		state = "complete"
 	}
-	if !l.changed(version+"/"+phase.GetName(), state) {
+	if !l.changed(version+"/"+phase.Name, state) {
 		return
 	}
-	logger := log.FromContext(ctx).WithValues("version", version, "phase", phase.GetName(), "objects", len(phase.GetObjects()), "ready", ready)
-	if phase.IsComplete() {
+	logger := log.FromContext(ctx).WithValues("version", version, "phase", phase.Name, "objects", len(phase.Objects), "ready", len(phase.Objects)-len(missing))
+	if phase.Complete {
 		logger.Info("Phase complete")
 	} else {
 		logger.Info("Phase waiting", "for", text.First(2, missing))
@@ -81,28 +87,44 @@ func (l *rolloutLog) phase(ctx context.Context, version string, phase machinery.
 }
 
 // teardown logs the progress of a version that is being removed.
-func (l *rolloutLog) teardown(ctx context.Context, version string, progress teardownProgress) {
+func (l *rolloutLog) teardown(ctx context.Context, version string, progress removal.Progress) {
 	logger := log.FromContext(ctx).WithValues("version", version)
-	for _, crd := range progress.retained {
+	for _, crd := range progress.Retained {
 		logger.Info("Retained CRD", "crd", crd)
 	}
-	state := strings.Join(progress.waiting, ", ")
-	if progress.done {
+	state := strings.Join(progress.Waiting, ", ")
+	if progress.Complete {
 		state = "nothing"
 	}
 	if l.changed(version+" removal", state) {
-		logger.Info("Removing version", "objects", len(progress.waiting), "waitsFor", text.First(10, progress.waiting))
+		logger.Info("Removing version", "objects", len(progress.Waiting), "waitsFor", text.First(10, progress.Waiting))
 	}
 }
 
 // logWrites logs and counts every object that was written.
-func logWrites(ctx context.Context, phase machinery.PhaseResult) {
-	for _, object := range phase.GetObjects() {
-		action := object.Action()
-		if action == machinery.ActionIdle || action == machinery.ActionProgressed || action == machinery.ActionCollision {
+func logWrites(ctx context.Context, phase engine.Phase) {
+	for _, o := range phase.Objects {
+		if !o.Action.Writes() {
 			continue
 		}
-		countOperation(object.Object(), action)
-		log.FromContext(ctx).Info("Object written", "phase", phase.GetName(), "object", describe(object.Object()), "action", action)
+		countOperation(o)
+		log.FromContext(ctx).Info("Object written", "phase", phase.Name, "object", o.String(), "action", o.Action)
 	}
+}
+
+// adoptionEvents logs the objects that a version has adopted from cluster-capi-operator, and
+// returns the event about them.
+func (a attempt) adoptionEvents(ctx context.Context) []status.Event {
+	if len(a.taken) == 0 {
+		return nil
+	}
+	var names []string
+	for _, taken := range a.taken {
+		names = append(names, taken.String())
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	log.FromContext(ctx).Info("Adopted objects", "version", a.plan.name, "from", predecessor.Name, "objects", names)
+	message := fmt.Sprintf("version %s adopted %d object(s) of %s: %s", a.plan.name, len(names), predecessor.Name, strings.Join(names, ", "))
+	return []status.Event{{Reason: status.ObjectsAdopted, Message: message}}
 }

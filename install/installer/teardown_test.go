@@ -3,40 +3,78 @@
 package installer
 
 import (
+	"context"
 	"slices"
 	"testing"
 
+	configv1 "github.com/openshift/api/config/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/install/status"
 )
+
+// clusterScheme has the kinds that the reconciler reads.
+func clusterScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	out := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, apiextensionsv1.AddToScheme, admissionv1.AddToScheme, rbacv1.AddToScheme, configv1.Install, v1alpha1.AddToScheme)
+	if err := builder.AddToScheme(out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
 
 // controlledBy returns an object that a version controls.
 func controlledBy(t *testing.T, version string, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	object.SetLabels(map[string]string{ManagedByLabel: v1alpha1.Prefix})
-	if err := owners.SetControllerReference(ownerOf(version), object); err != nil {
+	object.SetLabels(map[string]string{engine.ManagedByLabel: v1alpha1.Prefix})
+	if err := engine.NewOwners(scheme.Scheme).Set(version, object); err != nil {
 		t.Fatal(err)
 	}
 	return object
 }
 
-// engineOf returns an engine whose cache has other objects than its API server.
-func engineOf(t *testing.T, cache, live client.WithWatch) *Engine {
+// watches start, or fail.
+type watches struct{ failed error }
+
+func (w watches) Watch(context.Context, client.Object, sets.Set[schema.GroupVersionKind]) error {
+	return w.failed
+}
+func (watches) Free(context.Context, client.Object) error { return nil }
+
+// reconcilerOf returns a reconciler whose cache has other objects than its API server.
+func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *Reconciler {
 	t.Helper()
-	revisions, err := NewRevisionEngine(EngineOptions{Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Writer: live, Reader: cache, Live: live})
+	applier, err := engine.Assemble(engine.Parts{
+		Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Engine{Revisions: revisions, Owners: owners, Cache: informers{}, Reader: cache, Versions: cache, Metadata: cache, Live: live, Writer: live}
+	return &Reconciler{
+		Client: live, Live: live, Reporter: &status.Reporter{Client: live, Live: live},
+		Remover: removal.Remover{Engine: applier, Live: live, Metadata: live, Writer: live},
+		Applier: Applier{
+			Engine: applier, Adopter: adoption.Adopter{Writer: live}, Checker: compatibility.Checker{Metadata: live, Live: live},
+			Certificates: servingcert.Issuer{Reader: live, Writer: live},
+		},
+	}
 }
 
 // A deleted version stays while it is needed. Until the desired version is installed, the objects of an older one may be
@@ -51,62 +89,24 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 		}
 		versions, configMaps = append(versions, version), append(configMaps, configMap)
 	}
-	live := fake.NewClientBuilder().WithObjects(
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(
 		controlledBy(t, "4.22.0-1", settings("of-4.22.0-1", "red")), controlledBy(t, "4.22.0-3", settings("of-4.22.0-3", "red")),
 	).Build()
 	cache := fake.NewClientBuilder().Build()
-	reconciler := &Reconciler{Live: live, Engine: engineOf(t, cache, live)}
+	reconciler := reconcilerOf(t, cache, live, watches{})
 	s := stateOf(versions, configMaps...)
 	for name, want := range map[string]teardownProgress{
 		"4.22.0-2": {keep: true},
 		"4.22.0-3": {keep: true},
-		"4.22.0-1": {waiting: []string{"version 4.22.0-3 to be installed"}},
+		"4.22.0-1": {Progress: removal.Progress{Waiting: []string{"version 4.22.0-3 to be installed"}}},
 		"4.22.0-4": {done: true}, // 4.22.0-5 has its objects
 	} {
 		got, err := reconciler.teardownRevision(t.Context(), s, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.keep != want.keep || got.done != want.done || !slices.Equal(got.waiting, want.waiting) {
+		if got.keep != want.keep || got.done != want.done || !slices.Equal(got.Waiting, want.Waiting) {
 			t.Errorf("version %s: got %+v, want %+v", name, got, want)
 		}
-	}
-}
-
-// After a pass, users can create instances of all CRDs again.
-func TestTeardown_LiftsTheGuard(t *testing.T) {
-	live := fake.NewClientBuilder().WithObjects(
-		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: deletionPolicyName}},
-		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: deletionPolicyName}},
-	).Build()
-	engine := engineOf(t, live, live)
-	engine.policyMayExist, engine.policyChecked = true, true
-	if _, err := engine.teardownOnce(t.Context(), &loadedRevision{name: "4.22.0-1", owner: "4.22.0-1", number: 1}); err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-		if err := live.Get(t.Context(), client.ObjectKey{Name: deletionPolicyName}, object); !apierrors.IsNotFound(err) {
-			t.Errorf("%T exists after the pass: %v", object, err)
-		}
-	}
-	if engine.policyMayExist || !engine.policyChecked {
-		t.Error("the next reconcile would look for the policy again")
-	}
-}
-
-// A policy that cannot be deleted is deleted by the next reconcile.
-func TestLiftDeletionGuard_Retries(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, deletionPolicyName, nil)
-	engine := &Engine{Live: answer{forbidden}}
-	if err := engine.liftDeletionGuard(t.Context()); err == nil || engine.policyChecked {
-		t.Errorf("error %v, checked %t", err, engine.policyChecked)
-	}
-	engine.Live = answer{apierrors.NewNotFound(schema.GroupResource{}, deletionPolicyName)}
-	if err := engine.liftDeletionGuard(t.Context()); err != nil || !engine.policyChecked {
-		t.Errorf("error %v, checked %t", err, engine.policyChecked)
-	}
-	engine.Live = answer{forbidden} // is not asked again
-	if err := engine.liftDeletionGuard(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -34,21 +34,21 @@ func (r *Reconciler) hold(ctx context.Context, cluster *v1alpha1.ClusterAPI) err
 	if len(cluster.Status.Versions) == 0 || controllerutil.ContainsFinalizer(cluster, v1alpha1.UninstallFinalizer) {
 		return nil
 	}
-	return r.setFinalizer(ctx, cluster, controllerutil.AddFinalizer)
+	return setFinalizer(ctx, r.Client, r.Live, cluster, controllerutil.AddFinalizer)
 }
 
 // setFinalizer adds or removes the finalizer of the ClusterAPI object with change. It updates the metadata of cluster.
-func (r *Reconciler) setFinalizer(ctx context.Context, cluster *v1alpha1.ClusterAPI, change func(client.Object, string) bool) error {
+func setFinalizer(ctx context.Context, writer client.Writer, live client.Reader, cluster *v1alpha1.ClusterAPI, change func(client.Object, string) bool) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		read := &v1alpha1.ClusterAPI{}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cluster), read); err != nil {
+		if err := live.Get(ctx, client.ObjectKeyFromObject(cluster), read); err != nil {
 			return err
 		}
 		patch := client.MergeFromWithOptions(read.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		if !change(read, v1alpha1.UninstallFinalizer) {
 			return nil
 		}
-		if err := r.Client.Patch(ctx, read, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		if err := writer.Patch(ctx, read, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 			return err
 		}
 		cluster.Finalizers, cluster.ResourceVersion = read.Finalizers, read.ResourceVersion
@@ -60,19 +60,14 @@ func (r *Reconciler) setFinalizer(ctx context.Context, cluster *v1alpha1.Cluster
 	return nil
 }
 
-// withdrawAndUninstall withdraws the installer's own object before it removes the versions.
-func (r *Reconciler) withdrawAndUninstall(ctx context.Context, s state) (reconcile.Result, error) {
+// uninstall withdraws the installer's own object, removes every version and reports the progress.
+func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, error) {
 	if r.Withdraw != nil {
 		if err := r.Withdraw(ctx); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return r.uninstall(ctx, s)
-}
-
-// uninstall removes every version and reports the progress.
-func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, error) {
-	deleted := r.deleteRevisions(ctx, s)
+	deleted := s.deleteRevisions(ctx, r.Client)
 	outcome := r.teardown(ctx, s)
 	outcome.Installed = new(false)
 	if deleted != nil {
@@ -85,16 +80,16 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	case outcome.Err != nil:
 	case outcome.Reason == reason.TearingDown:
 		outcome.Reason = reason.Uninstalling
-		r.limitUninstall(s.Cluster, &outcome, time.Now())
+		outcome = limitUninstall(outcome, s.Cluster, time.Now(), r.ProgressTimeout)
 	case !s.orphaning() && len(s.uninstalledBy(s.Cluster)) == 0 && controllerutil.ContainsFinalizer(s.Cluster, v1alpha1.UninstallFinalizer):
 		log.FromContext(ctx).Info("Removing the finalizer of the ClusterAPI object", "orphaned", remaining)
-		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, s.Cluster, controllerutil.RemoveFinalizer))
+		return reconcile.Result{}, client.IgnoreNotFound(setFinalizer(ctx, r.Client, r.Live, s.Cluster, controllerutil.RemoveFinalizer))
 	case len(remaining) > 0:
 		outcome.Reason, outcome.Message = reason.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
 	case s.Cluster.Name != "":
 		outcome.Reason, outcome.Message = reason.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
 	default:
-		retained, err := retainedCRDs(ctx, r.Engine.Live)
+		retained, err := r.Remover.Retained(ctx, true)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -105,7 +100,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 
 // deleteRevisions deletes the revision ConfigMaps of a deleted ClusterAPI object. The garbage collector deletes them only
 // after the object. ConfigMaps without this owner, which a deletion with --cascade=orphan leaves, stay.
-func (r *Reconciler) deleteRevisions(ctx context.Context, s state) error {
+func (s state) deleteRevisions(ctx context.Context, writer client.Writer) error {
 	if s.orphaning() || s.Cluster.Name == "" {
 		return nil
 	}
@@ -114,7 +109,7 @@ func (r *Reconciler) deleteRevisions(ctx context.Context, s state) error {
 		if !configMap.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := r.Client.Delete(ctx, configMap, client.Preconditions{UID: &configMap.UID}); client.IgnoreNotFound(err) != nil {
+		if err := writer.Delete(ctx, configMap, client.Preconditions{UID: &configMap.UID}); client.IgnoreNotFound(err) != nil {
 			failed = append(failed, fmt.Errorf("deleting revision ConfigMap %s: %w", configMap.Name, err))
 		}
 	}
@@ -123,9 +118,9 @@ func (r *Reconciler) deleteRevisions(ctx context.Context, s state) error {
 
 // limitUninstall makes an uninstall without progress blocked. The last progress is the last change of a phase, or the deletion of
 // the ClusterAPI object. Both times are in the API, so a restart does not extend the limit.
-func (r *Reconciler) limitUninstall(cluster *v1alpha1.ClusterAPI, outcome *status.Outcome, now time.Time) {
+func limitUninstall(outcome status.Outcome, cluster *v1alpha1.ClusterAPI, now time.Time, timeout time.Duration) status.Outcome {
 	if cluster.DeletionTimestamp.IsZero() {
-		return
+		return outcome
 	}
 	last := cluster.DeletionTimestamp.Time
 	for _, version := range cluster.Status.Versions {
@@ -136,15 +131,16 @@ func (r *Reconciler) limitUninstall(cluster *v1alpha1.ClusterAPI, outcome *statu
 		}
 	}
 	limit := status.Inertia
-	if r.ProgressTimeout > 0 {
-		limit = min(limit, r.ProgressTimeout)
+	if timeout > 0 {
+		limit = min(limit, timeout)
 	}
 	if left := last.Add(limit).Sub(now); left > 0 {
 		outcome.RecheckWithin(left)
-		return
+		return outcome
 	}
 	outcome.Reason = reason.UninstallBlocked
 	outcome.Message = "the uninstall makes no progress: " + outcome.Message
+	return outcome
 }
 
 // pausedUninstall is the outcome while the ClusterAPI object is deleted and spec.installerMode is Paused.

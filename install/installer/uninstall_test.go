@@ -15,7 +15,7 @@ import (
 )
 
 // The limit counts from the last progress, which the API records: another process does not extend it.
-func TestReconciler_LimitUninstall(t *testing.T) {
+func TestLimitUninstall(t *testing.T) {
 	deleted := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(deleted))}}
 	progressed := cluster.DeepCopy()
@@ -37,7 +37,7 @@ func TestReconciler_LimitUninstall(t *testing.T) {
 		"the clock has gone back": {cluster, 0, -time.Minute, 6 * time.Minute, reason.Uninstalling},
 	} {
 		outcome := status.Outcome{Reason: reason.Uninstalling, Message: "waiting for ConfigMap x"}
-		(&Reconciler{ProgressTimeout: test.timeout}).limitUninstall(test.cluster, &outcome, deleted.Add(test.after))
+		outcome = limitUninstall(outcome, test.cluster, deleted.Add(test.after), test.timeout)
 		if outcome.Reason != test.want || outcome.Recheck != test.recheck || !strings.Contains(outcome.Message, "waiting for ConfigMap x") {
 			t.Errorf("%s: got %s, %q, next in %s; want %s in %s", name, outcome.Reason, outcome.Message, outcome.Recheck, test.want, test.recheck)
 		}

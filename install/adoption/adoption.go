@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package adoption decides which existing objects a version adopts:
+//
+//   - objects with the annotation adopt-existing in the cluster, which an administrator
+//     sets, or the installer when it retains a CRD;
+//   - ClusterRoles that only the aggregation controller has recreated;
+//   - CRDs that are no longer unmanaged, if they are compatible;
+//   - objects of cluster-capi-operator, which are handed over first.
+package adoption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Adopter decides on adoptions, and makes the writes before and after them.
+type Adopter struct {
+	// Writer writes to the API server.
+	Writer client.Writer
+
+	// taken are the objects of cluster-capi-operator that each version has adopted, with
+	// their revision numbers: the number is lost with the adoption.
+	taken map[string]Taken
+}
+
+// Decision is the result for colliding objects.
+type Decision struct {
+	// Adopt are the objects that may be adopted.
+	Adopt sets.Set[object.Identity]
+	// Refused lists the CRDs that are no longer unmanaged and are not adopted, each with the
+	// reason.
+	Refused []string
+	// Taken are the objects in Adopt that belonged to cluster-capi-operator.
+	Taken []object.Identity
+}
+
+// Candidates are the CRDs that an older version left unmanaged.
+type Candidates struct {
+	// Numbers maps them to the revision number of that version.
+	Numbers map[string]int64
+	// Incompatibility returns the reason why a CRD is not known to be compatible with the
+	// version with a revision number; empty if it is.
+	Incompatibility func(ctx context.Context, crd string, number int64) (string, error)
+}
+
+// Has reports whether a CRD is a candidate.
+func (c Candidates) has(o object.Identity) bool {
+	_, found := c.Numbers[o.Name]
+	return found && o.GroupKind == object.CustomResourceDefinition
+}
+
+// Decide decides on colliding objects of a version. With an error, objects are missing in
+// the decision.
+func (a *Adopter) Decide(ctx context.Context, version string, collisions []engine.Object, former Candidates) (Decision, error) {
+	out := Decision{Adopt: sets.New[object.Identity]()}
+	for _, o := range collisions {
+		if o.Adoptable || RecreatedByAggregation(o.Actual) {
+			out.Adopt.Insert(o.Identity)
+		}
+	}
+	if err := former.decide(ctx, collisions, &out); err != nil {
+		return out, err
+	}
+	return out, a.takeOver(ctx, version, collisions, &out)
+}
+
+// decide adds the candidates that are compatible, and the reasons why others are not.
+func (c Candidates) decide(ctx context.Context, collisions []engine.Object, into *Decision) error {
+	for _, o := range collisions {
+		if !c.has(o.Identity) || into.Adopt.Has(o.Identity) {
+			continue
+		}
+		why, err := c.Incompatibility(ctx, o.Name, c.Numbers[o.Name])
+		switch {
+		case err != nil:
+			return err
+		case why == "":
+			into.Adopt.Insert(o.Identity)
+		default:
+			into.Refused = append(into.Refused, o.String()+" is not adopted: "+why)
+		}
+	}
+	return nil
+}
+
+// Possible reports whether a colliding object may be adopted, now or after a retryable
+// error.
+func Possible(o engine.Object, former Candidates) bool {
+	return o.Adoptable || former.has(o.Identity) || RecreatedByAggregation(o.Actual) || ofPredecessor(o.Actual)
+}
+
+// Finish removes the adopt-existing annotation from objects that a revision has adopted, so
+// that their state does not depend on their history.
+func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine.Result) error {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, v1alpha1.AdoptAnnotation))
+	var failed []error
+	for o := range result.Objects() {
+		if o.Action == engine.Collision || !o.Adoptable || o.Owner != engine.VersionOwner(rev.Owner) {
+			continue
+		}
+		if err := a.Writer.Patch(ctx, o.Object(), patch); client.IgnoreNotFound(err) != nil {
+			failed = append(failed, fmt.Errorf("removing annotation %s of adopted %s: %w", v1alpha1.AdoptAnnotation, o, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// Formerly maps each CRD that is no longer unmanaged to the number of the newest version in
+// which it was.
+func Formerly(versions []v1alpha1.Version, unmanaged []string) map[string]int64 {
+	found := map[string]int64{}
+	for _, version := range versions {
+		for _, name := range version.UnmanagedCRDs {
+			if !slices.Contains(unmanaged, name) {
+				found[name] = max(found[name], version.Revision)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// settings returns a ConfigMap.
+func settings(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}
+}
+
+// found returns the result of an object that exists.
+func found(action engine.Action, actual *unstructured.Unstructured) engine.Object {
+	return engine.Object{
+		Reference: engine.Reference{Identity: object.IdentityOf(actual), APIVersion: actual.GroupVersionKind().Version},
+		Action:    action, Actual: actual, Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
+	}
+}
+
+// collisions returns the results of objects of another owner.
+func collisions(objects ...*unstructured.Unstructured) (out []engine.Object) {
+	for _, actual := range objects {
+		out = append(out, found(engine.Collision, actual))
+	}
+	return out
+}
+
+// ofRevision returns an object of a revision of cluster-capi-operator; 0 returns one that was handed over.
+func ofRevision(name string, number int64) *unstructured.Unstructured {
+	out, manager, annotations := settings(name), v1alpha1.FieldOwner, ""
+	out.SetResourceVersion("1")
+	if number != 0 {
+		manager, annotations = predecessor.FieldOwner, `,"f:annotations":{"f:`+v1alpha1.RevisionAnnotation+`":{}}`
+		out.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10)})
+	}
+	out.SetLabels(map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: "aws"})
+	fields := &metav1.FieldsV1{}
+	if err := fields.UnmarshalJSON([]byte(`{"f:metadata":{"f:labels":{"f:` + predecessor.ComponentLabel + `":{}}` + annotations + `}}`)); err != nil {
+		panic(err)
+	}
+	out.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: fields}})
+	return out
+}
+
+// patchWriter is a writer whose answer to each patch is a function of the object and the patch.
+func patchWriter(answer func(client.Object, client.Patch) error) client.Writer {
+	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+			return answer(o, patch)
+		},
+	}).Build()
+}
+
+func identities(names ...string) []object.Identity {
+	var out []object.Identity
+	for _, name := range names {
+		out = append(out, object.IdentityOf(settings(name)))
+	}
+	return out
+}
+
+// An object of the predecessor is adopted once it is handed over. One that is handed over already needs no write.
+func TestDecide_ObjectsOfThePredecessor(t *testing.T) {
+	var patched []string
+	adopter := &Adopter{Writer: patchWriter(func(o client.Object, _ client.Patch) error {
+		patched = append(patched, o.GetName())
+		switch o.GetName() {
+		case "rejected":
+			return apierrors.NewServiceUnavailable("down")
+		case "deleted":
+			return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("x").GroupResource(), o.GetName())
+		}
+		return nil
+	})}
+	colliding := collisions(ofRevision("rejected", 7), ofRevision("owned", 7), ofRevision("handed-over", 0), settings("theirs"), ofRevision("deleted", 6))
+	decision, err := adopter.Decide(t.Context(), "4.22.0-1", colliding, Candidates{})
+	if !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("error is %v, want that of the rejected write", err)
+	}
+	if diff := cmp.Diff([]string{"rejected", "owned", "deleted"}, patched); diff != "" {
+		t.Errorf("written objects (-want +got):\n%s", diff)
+	}
+	want := identities("owned", "handed-over", "deleted")
+	if diff := cmp.Diff(want, decision.Taken); diff != "" || !decision.Adopt.Equal(sets.New(want...)) {
+		t.Errorf("taken (-want +got):\n%s\nadopted %v", diff, decision.Adopt)
+	}
+	if diff := cmp.Diff(Taken{want[0]: 7, want[1]: 0, want[2]: 6}, adopter.Taken("4.22.0-1")); diff != "" {
+		t.Errorf("recorded objects (-want +got):\n%s", diff)
+	}
+}
+
+// An annotated object, a recreated role and a compatible CRD are adopted; others are not.
+func TestDecide_Others(t *testing.T) {
+	annotated, crd, refused := settings("annotated"), settings("compatible.x.io"), settings("incompatible.x.io")
+	annotated.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
+	crd.SetGroupVersionKind(object.CRDVersion)
+	refused.SetGroupVersionKind(object.CRDVersion)
+	former := Candidates{
+		Numbers: map[string]int64{"compatible.x.io": 2, "incompatible.x.io": 1, "theirs": 1},
+		Incompatibility: func(_ context.Context, name string, number int64) (string, error) {
+			return map[bool]string{false: "field x of version " + strconv.FormatInt(number, 10)}[name == "compatible.x.io"], nil
+		},
+	}
+	objects := collisions(annotated, clusterRole("recreated", nil), crd, refused, settings("theirs"))
+	decision, err := (&Adopter{}).Decide(t.Context(), "4.22.0-3", objects, former)
+	if err != nil || !decision.Adopt.Equal(sets.New(objects[0].Identity, objects[1].Identity, objects[2].Identity)) {
+		t.Errorf("adopted %v: %v", decision.Adopt, err)
+	}
+	if diff := cmp.Diff([]string{"CustomResourceDefinition incompatible.x.io is not adopted: field x of version 1"}, decision.Refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	for i, want := range []bool{true, true, true, true, false} {
+		if got := Possible(objects[i], former); got != want {
+			t.Errorf("%s may be adopted: %t, want %t", objects[i], got, want)
+		}
+	}
+	down := errors.New("down")
+	former.Incompatibility = func(context.Context, string, int64) (string, error) { return "", down }
+	if _, err := (&Adopter{}).Decide(t.Context(), "4.22.0-3", objects, former); !errors.Is(err, down) {
+		t.Errorf("error is %v, want that of the check", err)
+	}
+}
+
+// An adoption takes several reconciles. The number is lost with the first write, so the highest one is kept.
+func TestRecord_KeepsTheNumber(t *testing.T) {
+	adopter := &Adopter{}
+	for _, o := range collisions(ofRevision("a", 7), ofRevision("a", 0), ofRevision("b", 0), ofRevision("c", 6), ofRevision("c", 8)) {
+		adopter.record("4.22.0-1", o)
+	}
+	adopter.record("4.22.0-2", collisions(ofRevision("a", 0))[0])
+	id := identities("a", "b", "c")
+	if diff := cmp.Diff(map[string]Taken{"4.22.0-1": {id[0]: 7, id[1]: 0, id[2]: 8}, "4.22.0-2": {id[0]: 0}}, adopter.taken); diff != "" {
+		t.Errorf("adoptions (-want +got):\n%s", diff)
+	}
+	adopter.Forget("4.22.0-1")
+	if adopter.Taken("4.22.0-1") != nil || adopter.Taken("4.22.0-2") == nil {
+		t.Errorf("got %v, want only 4.22.0-2", adopter.taken)
+	}
+	if adopter.Forget(""); adopter.taken != nil {
+		t.Errorf("got %v, want none", adopter.taken)
+	}
+}
+
+// The number of an object that was handed over before is unknown: it does not show a partial installation.
+func TestTaken_NamesPartialRevision(t *testing.T) {
+	for name, test := range map[string]struct {
+		adopted map[string]int64
+		want    string
+	}{
+		"none":                {nil, ""},
+		"one revision":        {map[string]int64{"a": 7, "b": 7}, "; adopted 2 object(s) of cluster-capi-operator"},
+		"an unknown number":   {map[string]int64{"a": 0, "b": 7}, "; adopted 2 object(s) of cluster-capi-operator"},
+		"two revisions":       {map[string]int64{"a": 0, "b": 7, "c": 10, "d": 7}, "; adopted 4 object(s) of cluster-capi-operator, which has installed revision 10 partially: 2 of revision 7"},
+		"three revisions":     {map[string]int64{"a": 9, "b": 7, "c": 10}, "; adopted 3 object(s) of cluster-capi-operator, which has installed revision 10 partially: 1 of revision 7, 1 of revision 9"},
+		"only unknown number": {map[string]int64{"a": 0}, "; adopted 1 object(s) of cluster-capi-operator"},
+	} {
+		taken := Taken{}
+		for name, number := range test.adopted {
+			taken[identities(name)[0]] = number
+		}
+		if got := taken.String(); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// The hand over changes the managed fields, so a change of another actor in between must be a conflict.
+func TestHandOver_OfTheObjectAsRead(t *testing.T) {
+	var sent *unstructured.Unstructured
+	writer := patchWriter(func(o client.Object, patch client.Patch) error {
+		data, err := patch.Data(o)
+		sent = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Patch"}}
+		if err == nil {
+			err = sent.UnmarshalJSON(slices.Concat([]byte(`{"apiVersion":"v1","kind":"Patch",`), data[1:]))
+		}
+		return err
+	})
+	if err := (&Adopter{Writer: writer}).handOver(t.Context(), ofRevision("a", 7)); err != nil {
+		t.Fatal(err)
+	}
+	if sent.GetResourceVersion() != "1" || len(sent.GetManagedFields()) != 1 || sent.GetManagedFields()[0].Manager != v1alpha1.FieldOwner {
+		t.Errorf("the patch is %v, want one of resource version 1 with the managed fields of the installer", sent.Object)
+	}
+}
+
+// Only an object that the version has adopted loses the annotation. The others may be adopted later.
+func TestFinish_OfAdoptedObjects(t *testing.T) {
+	var patched []string
+	adopter := &Adopter{Writer: patchWriter(func(o client.Object, _ client.Patch) error {
+		patched = append(patched, o.GetName())
+		return map[string]error{"rejected": apierrors.NewServiceUnavailable("down")}[o.GetName()]
+	})}
+	adoptable := func(name string, action engine.Action, owner string) engine.Object {
+		out := found(action, settings(name))
+		out.Adoptable, out.Owner = name != "not annotated", engine.VersionOwner(owner)
+		return out
+	}
+	result := engine.Result{Phases: []engine.Phase{{Objects: []engine.Object{
+		adoptable("collides", engine.Collision, "4.22.0-1"), adoptable("of another version", engine.Progressed, "4.22.0-2"),
+		adoptable("not annotated", engine.Idle, "4.22.0-1"), adoptable("rejected", engine.Updated, "4.22.0-1"), adoptable("adopted", engine.Idle, "4.22.0-1"),
+	}}}}
+	if err := adopter.Finish(t.Context(), engine.Revision{Name: "4.22.0-3", Owner: "4.22.0-1"}, result); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("error is %v, want that of the rejected patch", err)
+	}
+	if diff := cmp.Diff([]string{"rejected", "adopted"}, patched); diff != "" {
+		t.Errorf("patched objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestFormerly(t *testing.T) {
+	versions := []v1alpha1.Version{{Revision: 1, UnmanagedCRDs: []string{"a", "b"}}, {Revision: 2, UnmanagedCRDs: []string{"a"}}}
+	if diff := cmp.Diff(map[string]int64{"a": 2}, Formerly(versions, []string{"b"})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"sync"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Changes number the events of the cache of installed objects, and keep the last number
+// of each object. They answer which objects of a phase may have changed without a read
+// of each. The zero value is ready to use. It is safe for concurrent use.
+//
+// The cache holds a new state of an object before its event is counted. So all
+// states whose events are counted are visible to a later read.
+type Changes struct {
+	mutex sync.Mutex
+	count uint64
+	last  map[object.Identity]uint64
+}
+
+// Observe counts an event.
+func (c *Changes) Observe(o object.Identity) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.last == nil {
+		c.last = map[object.Identity]uint64{}
+	}
+	c.count++
+	c.last[o] = c.count
+}
+
+// Count returns the number of events so far.
+func (c *Changes) Count() uint64 {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.count
+}
+
+// Since reports whether an object may have changed after a number of events.
+func (c *Changes) Since(count uint64, o object.Identity) bool {
+	if !isCached(o.Namespace) {
+		return true
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.last[o] > count
+}

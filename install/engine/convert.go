@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// phasesOf returns the results of boxcutter as values. Some versions of boxcutter return
+// the findings of a validation as an error, and others as a part of the result.
+func (o Owners) phasesOf(result machinery.RevisionResult, err error) ([]Phase, error) {
+	if invalid, is := errors.AsType[*validation.PhaseValidationError](err); is {
+		return []Phase{{Name: invalid.PhaseName, Rejection: rejectionOf(invalid)}}, nil
+	}
+	if result == nil {
+		return nil, err
+	}
+	if invalid := result.GetValidationError(); invalid != nil && err == nil {
+		err = invalid
+	}
+	phases := make([]Phase, len(result.GetPhases()))
+	for i, phase := range result.GetPhases() {
+		phases[i] = o.phaseOf(phase)
+	}
+	return phases, err
+}
+
+func (o Owners) phaseOf(result machinery.PhaseResult) Phase {
+	out := Phase{Name: result.GetName(), Complete: result.IsComplete()}
+	for _, found := range result.GetObjects() {
+		out.Objects = append(out.Objects, o.objectOf(found, out.Name == revision.Preflight))
+	}
+	if invalid := result.GetValidationError(); invalid != nil {
+		out.Complete, out.Rejection = false, rejectionOf(invalid)
+	}
+	return out
+}
+
+func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
+	actual := result.Object()
+	out := Object{
+		Reference: referenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
+		Action: Action(result.Action()), Ready: result.IsComplete(), Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
+		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,
+	}
+	out.Owner = o.ownerIn(result)
+	if content, ok := actual.(*unstructured.Unstructured); ok && (whole || out.Action == Collision) {
+		out.Actual = content.DeepCopy()
+		compatible, _ := probe.Condition(content, probe.Compatible)
+		out.Blocked = out.Action == Collision || compatible == "False"
+	}
+	if !out.Ready {
+		out.Reason = incompleteReason(out, result.ProbeResults().Type(boxcutter.ProgressProbeType).Messages)
+	}
+	return out
+}
+
+// ownerIn returns the controller of an object: in a collision the one that boxcutter names.
+func (o Owners) ownerIn(result machinery.ObjectResult) Owner {
+	if conflict, ok := result.(interface {
+		ConflictingOwner() (*metav1.OwnerReference, bool)
+	}); ok && result.Action() == machinery.ActionCollision {
+		if ref, found := conflict.ConflictingOwner(); found {
+			return Owner{ref.Kind, ref.Name}
+		}
+		return Owner{}
+	}
+	if ref, found := o.GetController(result.Object()); found {
+		return Owner{ref.Kind, ref.Name}
+	}
+	return Owner{}
+}
+
+// incompleteReason returns the reason why an object is not ready.
+func incompleteReason(o Object, messages []string) string {
+	if o.Action == Collision {
+		return "exists and is not managed by the installer" + o.ownedBy()
+	}
+	if failed := strings.Join(messages, ", "); failed != "" {
+		return failed
+	}
+	return string(o.Action)
+}
+
+// ownedBy names the owner of a colliding object in parentheses.
+func (o Object) ownedBy() string {
+	if o.Owner == (Owner{}) {
+		return " (no owner)"
+	}
+	return " (owned by " + o.Owner.String() + ")"
+}
+
+// Owned names the object and the owner of a collision.
+func (o Object) Owned() string { return o.String() + o.ownedBy() }
+
+func rejectionOf(invalid *validation.PhaseValidationError) *Rejection {
+	out := &Rejection{Phase: invalid.PhaseName, Err: invalid.PhaseError}
+	for _, rejected := range invalid.Objects {
+		out.Objects = append(out.Objects, RejectedObject{identityOf(rejected.ObjectRef), rejected.Errors})
+	}
+	return out
+}
+
+func removalOf(result machinery.RevisionTeardownResult) Removal {
+	out := Removal{Complete: result.IsComplete()}
+	for _, phase := range result.GetPhases() {
+		removed := RemovedPhase{Name: phase.GetName(), Complete: phase.IsComplete()}
+		for _, ref := range phase.Waiting() {
+			removed.Waiting = append(removed.Waiting, Reference{identityOf(ref), ref.Version})
+		}
+		out.Phases = append(out.Phases, removed)
+	}
+	return out
+}
+
+func identityOf(ref types.ObjectRef) object.Identity {
+	return object.Identity{GroupKind: ref.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}
+}
+
+// Deletion returns the time of an object's deletion and its finalizers.
+func Deletion(o client.Object) string {
+	text := "deleted at " + o.GetDeletionTimestamp().UTC().Format(time.RFC3339)
+	if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
+		text += ", blocked by finalizer " + strings.Join(finalizers, " and ")
+	}
+	return text
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engine applies and removes revisions with boxcutter. Its arguments and results
+// are values: outside this package and the probes, the installer does not know boxcutter,
+// and the engine shares no object with it.
+//
+// Apply takes one step: it compares the objects of each phase with the cluster, writes
+// the differences, and returns the state of each object. A phase whose objects have not
+// changed since is not compared again.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/managedcache"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Watches is a cache that watches the kinds of each owner.
+type Watches interface {
+	Watch(ctx context.Context, owner client.Object, kinds sets.Set[schema.GroupVersionKind]) error
+	Free(ctx context.Context, owner client.Object) error
+}
+
+// Engine applies and removes revisions. It is not safe for concurrent use.
+type Engine struct {
+	// Owners reads and writes the owners of an object.
+	Owners Owners
+	// Reader reads installed objects from the cache.
+	Reader client.Reader
+	// Changes are the events of the cache.
+	Changes *Changes
+
+	revisions *machinery.RevisionEngine
+	watches   Watches
+	cache     managedcache.TrackingCache
+	kept      keeper
+}
+
+// Apply is the manner in which a revision is applied.
+type Apply struct {
+	// Ordered applies a phase only when the previous one is complete. Otherwise all phases
+	// are applied: they were complete before, and an object that becomes unready must not
+	// block later phases.
+	Ordered bool
+	// Adopt are colliding objects that are adopted unless they have a controller.
+	Adopt sets.Set[object.Identity]
+	// Older returns the objects of an older revision by its number; nil if they are unknown.
+	// Objects that the revision shares with it get one write.
+	Older func(number int64) map[object.Identity]*unstructured.Unstructured
+}
+
+// Watch has the cache watch the kinds of a revision.
+func (e *Engine) Watch(ctx context.Context, rev Revision) error {
+	if err := e.watches.Watch(ctx, ownerOf(rev.Owner), rev.kinds()); err != nil {
+		return fmt.Errorf("watching the objects of version %s: %w", rev.Name, err)
+	}
+	return nil
+}
+
+// Forget ends the watches that only a removed revision needed.
+func (e *Engine) Forget(ctx context.Context, rev Revision) error {
+	e.kept.forget(rev.Name)
+	if err := e.watches.Free(ctx, ownerOf(rev.Owner)); err != nil {
+		return fmt.Errorf("stopping the watches of version %s: %w", rev.Name, err)
+	}
+	return nil
+}
+
+// Apply brings the cluster one step closer to a revision. The result of an error has the
+// phases that were reached.
+func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (Result, error) {
+	result, err := e.apply(ctx, rev, how)
+	if onlyConflicts(err) { // A stale cache causes conflicts; a second attempt resolves them.
+		return e.apply(ctx, rev, how)
+	}
+	return result, err
+}
+
+// Settle drops the kept results of all versions except one.
+func (e *Engine) Settle(version string) { e.kept.settle(version) }
+
+// Compare returns the result that Apply would have, without writing.
+func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
+	return e.apply(ctx, rev, Apply{}, boxcutter.WithPaused{})
+}
+
+func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...boxcutter.RevisionReconcileOption) (Result, error) {
+	if how.Ordered && e.kept.of(rev) == nil {
+		if err := validation.NewRevisionValidator().Validate(ctx, e.packed(rev, rev.Phases)); err != nil {
+			return Result{Invalid: err}, nil
+		}
+	}
+	options := append(reconcileOptions(rev, how), further...)
+	var out Result
+	var failed []error
+	for _, phase := range rev.Phases {
+		result, err := e.applyPhase(ctx, rev, phase, options)
+		out.Phases = append(out.Phases, result...)
+		failed = append(failed, err)
+		if apierrors.IsTooManyRequests(err) || how.Ordered && (err != nil || !(Result{Phases: result}).Complete()) {
+			break
+		}
+	}
+	return out, errors.Join(failed...)
+}
+
+// applyPhase applies one phase, unless it has not changed. Each phase is a boxcutter
+// revision of its own, so that only its CRDs are unpacked.
+func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Phase, options []boxcutter.RevisionReconcileOption) ([]Phase, error) {
+	if kept, unchanged := e.kept.unchanged(ctx, rev, phase.Name); unchanged {
+		return []Phase{kept}, nil
+	}
+	whole, err := e.unpacked(rev, phase)
+	if err != nil {
+		return nil, err
+	}
+	asOf := e.Changes.Count()
+	result, err := e.revisions.Reconcile(ctx, whole, options...)
+	found, err := e.Owners.phasesOf(result, err)
+	e.kept.keep(rev, found, asOf)
+	return found, err
+}
+
+// Remove deletes the objects that only this revision controls, last phase first.
+func (e *Engine) Remove(ctx context.Context, rev Revision, how Remove) (Removal, error) {
+	result, err := e.revisions.Teardown(ctx, e.packed(rev, reversed(rev.Phases)), how.options(rev)...)
+	if err != nil {
+		return Removal{}, err
+	}
+	return removalOf(result), nil
+}
+
+// Remove is the manner in which a revision is removed.
+type Remove struct {
+	// Orphan are the objects that stay, without owner.
+	Orphan sets.Set[object.Identity]
+	// Writers delete single objects; other objects are deleted by the engine's own writer.
+	Writers map[object.Identity]client.Writer
+}
+
+func (r Remove) options(rev Revision) []boxcutter.RevisionTeardownOption {
+	out := []boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors(), engineOptions}
+	for _, phase := range rev.Phases {
+		var options []boxcutter.PhaseTeardownOption
+		for _, obj := range phase.Objects {
+			id := object.IdentityOf(obj)
+			if r.Orphan.Has(id) {
+				options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithOrphan()))
+			} else if writer := r.Writers[id]; writer != nil {
+				options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithTeardownWriter(writer)))
+			}
+		}
+		if options != nil {
+			out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
+		}
+	}
+	return out
+}
+
+// Controlled returns a revision with the objects that it controls, and no others.
+func (e *Engine) Controlled(ctx context.Context, rev Revision, reader client.Reader) (Revision, error) {
+	out := rev
+	out.Key, out.Phases = "", nil
+	for _, phase := range rev.Phases {
+		kept := revision.Phase{Name: phase.Name}
+		for _, obj := range phase.Objects {
+			controls, err := e.controls(ctx, rev, obj, reader)
+			if err != nil {
+				return Revision{}, err
+			}
+			if controls {
+				kept.Objects = append(kept.Objects, obj)
+			}
+		}
+		if kept.Objects != nil {
+			out.Phases = append(out.Phases, kept)
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) controls(ctx context.Context, rev Revision, obj *unstructured.Unstructured, reader client.Reader) (bool, error) {
+	actual, err := referenceTo(obj).Read(ctx, reader)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
+	}
+	return e.Owners.Controls(rev.Owner, actual), nil
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/managedcache"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// ManagedByLabel is the label that boxcutter writes on every installed object.
+// The cache holds only objects with this label.
+const ManagedByLabel = "app.kubernetes.io/managed-by"
+
+// Connection is the access of an engine to a cluster.
+type Connection struct {
+	// Scheme has the kinds of typed objects.
+	Scheme *runtime.Scheme
+	// Mapper supplies the scope of kinds.
+	Mapper meta.RESTMapper
+	// Config and HTTPClient are those of the cache and of discovery.
+	Config     *rest.Config
+	HTTPClient *http.Client
+	// Live reads from the API server, and Writer writes to it.
+	Live   client.Reader
+	Writer client.Writer
+	// Log is the log of the cache.
+	Log logr.Logger
+}
+
+// New returns an engine with its own cache, which holds only installed objects:
+// cluster-scoped objects, and those in the providers' namespace. The cache runs while
+// Start does.
+func New(to Connection) (*Engine, error) {
+	tracking, err := managedcache.NewTrackingCache(to.Log, to.Config, cache.Options{
+		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
+		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
+		DefaultTransform:     compress,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
+	}
+	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(to.Config), to.HTTPClient)
+	if err != nil {
+		return nil, fmt.Errorf("creating the discovery client: %w", err)
+	}
+	e, err := Assemble(Parts{
+		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: tracking, Live: to.Live, Writer: to.Writer,
+		Reader: Reader{Reader: decompressing{tracking}, Live: to.Live}, Versions: Reader{Reader: tracking, Live: to.Live},
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.cache = tracking
+	return e, nil
+}
+
+// Parts are the readers and writers of an engine.
+type Parts struct {
+	Scheme *runtime.Scheme
+	// Discovery reads the OpenAPI schemas.
+	Discovery discovery.OpenAPIV3SchemaInterface
+	Mapper    meta.RESTMapper
+	// Watches watch the kinds of Reader.
+	Watches Watches
+	// Reader reads installed objects from a cache, and Versions their identity and resource
+	// version, without decoding them.
+	Reader, Versions client.Reader
+	Live             client.Reader
+	Writer           client.Writer
+}
+
+// Assemble returns an engine without a cache of its own. Its validator is that of the whole
+// cluster: the default validator would reject objects outside the namespace of their owner.
+func Assemble(of Parts) (*Engine, error) {
+	if of.Writer == nil || of.Reader == nil || of.Live == nil {
+		return nil, errors.New("creating the revision engine: writer and readers must be set")
+	}
+	live := Reader{Reader: of.Live, Live: of.Live}
+	objects := machinery.NewObjectEngine(
+		of.Scheme, of.Reader, of.Writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
+		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
+	)
+	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
+	changes := &Changes{}
+	return &Engine{
+		Owners: NewOwners(of.Scheme), Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{versions: of.Versions, changes: changes},
+		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
+	}, nil
+}
+
+// Start runs the cache until the context ends.
+func (e *Engine) Start(ctx context.Context) error { return e.cache.Start(ctx) }
+
+// Source returns a source of requests: one after each event of an installed object, which is
+// counted before.
+func (e *Engine) Source(request reconcile.Request) source.Source {
+	return e.cache.Source(handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		e.Changes.Observe(object.IdentityOf(o))
+		return []reconcile.Request{request}
+	}))
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"pkg.package-operator.run/boxcutter/ownerhandling"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Owners writes and reads the owners of an object in an annotation. A version that
+// adopts an object replaces the previous version.
+//
+// boxcutter keeps the previous version as an owner that is not the controller, and
+// removes it from each object when that version is torn down. This costs one write per
+// object, and the next version needs another write to migrate the fields of the first.
+// The additional owner has no use: a version tears down only objects that it controls.
+type Owners struct {
+	*ownerhandling.OwnerStrategyAnnotation
+}
+
+// NewOwners returns the owners of the installer. The scheme has the kind ConfigMap.
+func NewOwners(scheme *runtime.Scheme) Owners {
+	return Owners{ownerhandling.NewAnnotation(scheme, v1alpha1.OwnersAnnotation)}
+}
+
+// ReleaseController removes the version that controls obj from its owners. The other
+// owners stay, and none of them becomes the controller.
+func (o Owners) ReleaseController(obj metav1.Object) {
+	if controller, found := o.GetController(obj); found && isVersion(controller) {
+		o.RemoveOwner(ownerOf(controller.Name), obj)
+	}
+	o.OwnerStrategyAnnotation.ReleaseController(obj)
+}
+
+// Controls reports whether a version controls an object.
+func (o Owners) Controls(version string, obj metav1.Object) bool {
+	return o.IsController(ownerOf(version), obj)
+}
+
+// Remove removes a version from the owners of an object.
+func (o Owners) Remove(version string, obj metav1.Object) { o.RemoveOwner(ownerOf(version), obj) }
+
+// Set makes a version the controller of an object.
+func (o Owners) Set(version string, obj metav1.Object) error {
+	return o.SetControllerReference(ownerOf(version), obj)
+}
+
+// ownerOf returns the owner of the objects of a version. Its UID is derived from the
+// version's name, which is never reused, rather than from the revision ConfigMap, so
+// the objects keep their owner when a deleted ConfigMap is recreated.
+func ownerOf(version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.OperatorNamespace,
+			Name:      version,
+			UID:       types.UID("revision-" + version),
+		},
+	}
+}
+
+// VersionOwner returns a version as the owner of an object.
+func VersionOwner(version string) Owner { return Owner{Kind: ownerOf(version).Kind, Name: version} }
+
+// isVersion reports whether an owner is a version of this installer.
+func isVersion(owner metav1.OwnerReference) bool {
+	return owner.Kind == "ConfigMap" && owner.UID == ownerOf(owner.Name).UID
+}

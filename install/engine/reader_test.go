@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// answer is a reader whose answer to each request is an error.
+type answer struct{ error }
+
+func (a answer) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return a.error
+}
+func (a answer) List(context.Context, client.ObjectList, ...client.ListOption) error { return a.error }
+
+// Objects in other namespaces are read from the API server. Without read access, they do not exist.
+func TestReader_Namespaces(t *testing.T) {
+	forbidden, unavailable := apierrors.NewForbidden(schema.GroupResource{}, "x", nil), apierrors.NewServiceUnavailable("down")
+	fromCache := errors.New("read from the cache")
+	for namespace, cached := range map[string]bool{"": true, v1alpha1.OperandNamespace: true, v1alpha1.OperatorNamespace: false, "kube-system": false} {
+		key := client.ObjectKey{Namespace: namespace, Name: "x"}
+		err := Reader{Reader: answer{fromCache}, Live: answer{forbidden}}.Get(t.Context(), key, settings("x", ""))
+		if cached != errors.Is(err, fromCache) || !cached && !apierrors.IsNotFound(err) {
+			t.Errorf("namespace %q: got %v, want the answer of the cache: %t, else not found", namespace, err, cached)
+		}
+	}
+	if err := (Reader{Live: answer{unavailable}}).Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "x"}, settings("x", "")); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("got %v, want the error of the API server", err)
+	}
+}

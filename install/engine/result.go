@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Action is the action that was taken on an object, or that would be taken.
+type Action string
+
+// The actions.
+const (
+	// Created: the object did not exist.
+	Created Action = "Created"
+	// Updated: the object had other fields.
+	Updated Action = "Updated"
+	// Recovered: the changes of another field manager were reverted.
+	Recovered Action = "Recovered"
+	// Idle: the object is as desired.
+	Idle Action = "Idle"
+	// Progressed: the object belongs to a newer revision.
+	Progressed Action = "Progressed"
+	// Collision: the object belongs to another owner, or to none; nothing is written.
+	Collision Action = "Collision"
+)
+
+// Writes reports whether the action writes the object.
+func (a Action) Writes() bool { return a != Idle && a != Progressed && a != Collision }
+
+// Result is the result of applying a revision.
+type Result struct {
+	// Invalid is the defect of a revision for which nothing was requested; nil if there is none.
+	Invalid error
+	// Phases are the results of the phases that were reached.
+	Phases []Phase
+}
+
+// Phase is the result of applying a phase.
+type Phase struct {
+	Name string
+	// Complete is set when every object is as desired and ready.
+	Complete bool
+	// Objects are the results of the objects, without those of failed requests.
+	Objects []Object
+	// Rejection is set if the API server rejects objects of the phase, so that none was written.
+	Rejection *Rejection
+}
+
+// Object is the result of applying an object.
+type Object struct {
+	Reference
+	// UID and Version, its resource version, are the state of the object in the cluster.
+	UID     types.UID
+	Version string
+	Action  Action
+	// Ready is set when the object is as desired and its probe succeeds.
+	Ready bool
+	// Reason is why the object is not ready; empty if it is.
+	Reason string
+	// Blocked is set if the object becomes ready only after an administrator has acted.
+	Blocked bool
+	// Available is set while the object works, even if it is being updated.
+	Available bool
+	// Adoptable is set if the object in the cluster has the annotation adopt-existing.
+	Adoptable bool
+	// Owner is the controller of the object; zero if it has none.
+	Owner Owner
+	// Actual is a copy of the object in the cluster, for a collision and for an object of the
+	// preflight phase; nil otherwise.
+	Actual *unstructured.Unstructured
+}
+
+// Owner is the controller of an object.
+type Owner struct{ Kind, Name string }
+
+// String returns the kind and the name.
+func (o Owner) String() string { return o.Kind + " " + o.Name }
+
+// Rejection reports the objects of a phase that the API server rejects. No object of the phase was written.
+type Rejection struct {
+	Phase string
+	// Err is a defect of the phase as a whole; nil if there is none.
+	Err     error
+	Objects []RejectedObject
+}
+
+// RejectedObject is an object with the causes of its rejection.
+type RejectedObject struct {
+	object.Identity
+	Errors []error
+}
+
+// Error names the phase, and each object with every cause.
+func (r *Rejection) Error() string {
+	var found []string
+	if r.Err != nil {
+		found = append(found, r.Err.Error())
+	}
+	for _, rejected := range r.Objects {
+		found = append(found, rejected.String()+": "+errors.Join(rejected.Errors...).Error())
+	}
+	return "phase " + r.Phase + " was rejected: " + strings.ReplaceAll(strings.Join(found, "; "), "\n", "; ")
+}
+
+// Unwrap returns all causes.
+func (r *Rejection) Unwrap() []error {
+	var all []error
+	if r.Err != nil {
+		all = append(all, r.Err)
+	}
+	for _, rejected := range r.Objects {
+		all = append(all, rejected.Errors...)
+	}
+	return all
+}
+
+// Complete reports whether every phase is complete. A rollout stops at the first phase that
+// is not.
+func (r Result) Complete() bool {
+	for _, phase := range r.Phases {
+		if !phase.Complete {
+			return false
+		}
+	}
+	return r.Invalid == nil
+}
+
+// Available reports whether every object is available.
+func (r Result) Available() bool {
+	for o := range r.Objects() {
+		if !o.Available {
+			return false
+		}
+	}
+	return true
+}
+
+// Objects returns the objects of all phases.
+func (r Result) Objects() iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		for _, phase := range r.Phases {
+			for _, o := range phase.Objects {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Collisions returns the objects that exist and belong to another owner, or to none.
+func (r Result) Collisions() (found []Object) {
+	for o := range r.Objects() {
+		if o.Action == Collision {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// Rejections returns the rejections of all phases.
+func (r Result) Rejections() (found []*Rejection) {
+	for _, phase := range r.Phases {
+		if phase.Rejection != nil {
+			found = append(found, phase.Rejection)
+		}
+	}
+	return found
+}
+
+// Reference identifies an object and the version of the API in which it is read.
+type Reference struct {
+	object.Identity
+	// APIVersion is the version of the API, without its group.
+	APIVersion string
+}
+
+// Object returns an object with nothing but this reference.
+func (r Reference) Object() *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(r.WithVersion(r.APIVersion))
+	out.SetNamespace(r.Namespace)
+	out.SetName(r.Name)
+	return out
+}
+
+// Read reads the object.
+func (r Reference) Read(ctx context.Context, reader client.Reader) (*unstructured.Unstructured, error) {
+	out := r.Object()
+	return out, reader.Get(ctx, client.ObjectKeyFromObject(out), out)
+}
+
+// Removal is the result of one pass that removes a revision.
+type Removal struct {
+	// Complete is set when no object of the revision is left.
+	Complete bool
+	// Phases are the phases that were reached, the last phase of the revision first.
+	Phases []RemovedPhase
+}
+
+// RemovedPhase is the result of one pass that removes a phase.
+type RemovedPhase struct {
+	Name string
+	// Complete is set when no object of the phase is left.
+	Complete bool
+	// Waiting are the objects that still exist.
+	Waiting []Reference
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// scope is the part of a version that a reconcile covers.
+type scope int
+
+const (
+	// rollout applies the phases in order, each when the previous one is ready.
+	rollout scope = iota
+	// maintenance applies all phases. They were complete before, and an object that
+	// becomes unready must not block later phases.
+	maintenance
+	// controlledOnly applies the objects that the version still controls, and no others.
+	controlledOnly
+)
+
+// scopeOf returns the scope for a version. The current version is maintained. A
+// version that was superseded before it was complete is not rolled out further,
+// but the objects that it controls are reconciled until a newer version adopts them.
+func scopeOf(name string, status v1alpha1.ClusterAPIStatus) scope {
+	switch name {
+	case status.CurrentVersion:
+		return maintenance
+	case status.DesiredVersion:
+		return rollout
+	default:
+		return controlledOnly
+	}
+}
+
+// Applier applies versions.
+type Applier struct {
+	// Engine applies revisions.
+	Engine *engine.Engine
+	// Adopter decides which existing objects a version adopts.
+	Adopter adoption.Adopter
+	// Checker checks unmanaged CRDs where OpenShift's checker is absent.
+	Checker compatibility.Checker
+	// Certificates issues the certificates that objects request with annotations.
+	Certificates servingcert.Issuer
+	// Permissions checks the permissions for a version before it is rolled out.
+	Permissions Permissions
+
+	plans     planner
+	certified certified
+}
+
+// attempt is the result of reconciling one version once.
+type attempt struct {
+	plan  plan
+	scope scope
+	// late is set when the rollout has made no progress until its deadline.
+	late bool
+	// applied is set if result is known.
+	applied bool
+	result  engine.Result
+	// verdicts are those on unmanaged CRDs.
+	verdicts []compatibility.Verdict
+	// former are the CRDs that are no longer unmanaged, and refused those that are not
+	// adopted, each with the reason.
+	former  adoption.Candidates
+	refused []string
+	// taken are the objects of cluster-capi-operator that this reconcile has adopted, and
+	// adopted those of the whole rollout.
+	taken   []object.Identity
+	adopted adoption.Taken
+	// err is the first error that ended the attempt, or the errors of all objects.
+	err error
+}
+
+// attempt reconciles a version in these steps:
+//
+//  1. divide it into phases, check the permissions for all of them before the first object of
+//     a new version is written, and watch the kinds of its objects;
+//  2. create the certificate authority, and write its bundle into the objects that trust it;
+//  3. leave out the objects that it no longer controls, if the version was superseded;
+//  4. check its unmanaged CRDs, where OpenShift's checker does not;
+//  5. apply its phases, and adopt objects;
+//  6. issue the certificates of its Services.
+func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
+	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: !deadline.IsZero() && !now.Before(deadline)}
+	if out.plan, out.err = r.planOf(ctx, v); out.err != nil {
+		return out
+	}
+	if out.scope == rollout {
+		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
+			return out
+		}
+	}
+	if out.err = r.Engine.Watch(ctx, out.plan.revision()); out.err != nil {
+		return out
+	}
+	if out.err = r.Certificates.Prepare(ctx, out.plan.requesting()); out.err != nil {
+		return out
+	}
+	if out.plan, out.err = r.trust(ctx, out.plan); out.err != nil {
+		return out
+	}
+	if out.scope == controlledOnly {
+		var rev engine.Revision
+		if rev, out.err = r.Engine.Controlled(ctx, out.plan.revision(), r.Engine.Reader); out.err != nil {
+			return out
+		}
+		out.plan = out.plan.controlled(rev)
+	}
+	out.former = adoption.Candidates{
+		Numbers: adoption.Formerly(s.Cluster.Status.Versions, v.unmanaged),
+		Incompatibility: func(ctx context.Context, crd string, number int64) (string, error) {
+			return r.incompatibility(ctx, s, crd, number)
+		},
+	}
+	out = r.checkAndApply(ctx, s, out)
+	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
+	return out
+}
+
+// prepare divides a version into phases and has the cache watch its kinds.
+func (r *Applier) prepare(ctx context.Context, v version) (plan, error) {
+	p, err := r.planOf(ctx, v)
+	if err != nil {
+		return p, err
+	}
+	return p, r.Engine.Watch(ctx, p.revision())
+}
+
+// planOf divides a version into phases. The installer checks unmanaged CRDs itself where
+// OpenShift's checker is absent.
+func (r *Applier) planOf(ctx context.Context, v version) (plan, error) {
+	p, err := r.plans.of(v)
+	if err != nil {
+		return p, err
+	}
+	served, err := r.Checker.Served(ctx)
+	if !served && err == nil {
+		p = p.checking()
+	}
+	return p, err
+}
+
+// trust writes the CA bundle of the cluster into the objects that request it.
+func (r *Applier) trust(ctx context.Context, p plan) (plan, error) {
+	p, requesting := p.copied()
+	bundle, err := r.Certificates.Trust(ctx, requesting)
+	p.authority = string(bundle)
+	return p, err
+}
+
+// checkAndApply checks the unmanaged CRDs and applies the phases. A version that is rolled
+// out is applied only if they are compatible.
+func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt) attempt {
+	phases, verdicts, errChecked := r.check(ctx, a.plan)
+	a.applied, a.verdicts, a.result.Phases = true, verdicts, phases
+	if a.scope == rollout && !a.result.Complete() {
+		a.err = errChecked
+		return a
+	}
+	a = r.applyAndAdopt(ctx, s, a)
+	a.result.Phases = slices.Concat(phases, a.result.Phases)
+	a.verdicts = append(verdicts, compatibility.Of(a.result)...)
+	a.err = errors.Join(errChecked, a.err)
+	return a
+}
+
+// check returns the result of the preflight phase where the installer checks unmanaged CRDs
+// itself, and the verdicts.
+func (r *Applier) check(ctx context.Context, p plan) ([]engine.Phase, []compatibility.Verdict, error) {
+	if p.checks == nil {
+		return nil, nil, nil
+	}
+	verdicts, err := r.Checker.Check(ctx, p.checkKey(), p.checks)
+	phase := compatibility.Phase(verdicts)
+	phase.Complete = phase.Complete && err == nil
+	return []engine.Phase{phase}, verdicts, err
+}
+
+func (v version) checkKey() compatibility.Key {
+	return compatibility.Key{Version: v.name, Digest: v.digest}
+}
+
+// applyAndAdopt applies the phases, and again as long as it may adopt colliding objects. It
+// does so also after an error, which may concern another object. The objects of the next
+// phase collide only after those of this one are adopted.
+func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt) attempt {
+	rev := a.plan.revision()
+	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.older(s)}
+	for {
+		a.result, a.err = r.Engine.Apply(ctx, rev, how)
+		decision, err := r.Adopter.Decide(ctx, a.plan.name, a.result.Collisions(), a.former)
+		a.refused, a.taken, a.adopted = decision.Refused, append(a.taken, decision.Taken...), r.Adopter.Taken(a.plan.name)
+		if err != nil {
+			a.err = errors.Join(a.err, err)
+			return a
+		}
+		if how.Adopt.IsSuperset(decision.Adopt) {
+			a.err = errors.Join(a.err, r.Adopter.Finish(ctx, rev, a.result))
+			return a
+		}
+		how.Adopt = how.Adopt.Union(decision.Adopt)
+	}
+}
+
+// older returns a function that returns the objects of an older version by its revision
+// number; nil if it cannot be read, or if status.versions no longer has it.
+func (r *Applier) older(s state) func(number int64) map[object.Identity]*unstructured.Unstructured {
+	return func(number int64) map[object.Identity]*unstructured.Unstructured {
+		v, err := s.loadNumber(number)
+		if err != nil {
+			return nil
+		}
+		p, err := r.plans.of(v)
+		if err != nil {
+			return nil
+		}
+		return revision.ByIdentity(p.phases)
+	}
+}
+
+// incompatibility returns the reason why a CRD is not known to be compatible with the
+// version with a revision number; empty if it is.
+func (r *Applier) incompatibility(ctx context.Context, s state, crd string, number int64) (string, error) {
+	served, err := r.Checker.Served(ctx)
+	if err != nil {
+		return "", err
+	}
+	if served {
+		return r.Checker.Unmet(ctx, revision.RequirementName(crd, number))
+	}
+	former, err := s.loadNumber(number)
+	if err != nil {
+		return "", err
+	}
+	p, err := r.plans.of(former)
+	if err != nil {
+		return "", err
+	}
+	verdicts, err := r.Checker.Check(ctx, p.checkKey(), p.checking().checks)
+	if err != nil {
+		return "", err
+	}
+	for _, o := range compatibility.Phase(verdicts).Objects {
+		if o.Name == crd {
+			return o.Reason, nil
+		}
+	}
+	return "version " + former.name + " does not contain it", nil
+}
+
+// compare returns the result of applying a version, without writing.
+func (r *Applier) compare(ctx context.Context, p plan) (engine.Result, error) {
+	if err := r.Engine.Watch(ctx, p.revision()); err != nil {
+		return engine.Result{}, err
+	}
+	checked, _, err := r.check(ctx, p)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	result, err := r.Engine.Compare(ctx, p.revision())
+	result.Phases = slices.Concat(checked, result.Phases)
+	return result, err
+}
+
+// forget drops the plan, the verdicts and the kept results of a removed version.
+func (r *Applier) forget(ctx context.Context, p plan) error {
+	r.plans.forget(p.name)
+	r.Adopter.Forget(p.name)
+	r.Checker.Forget(p.checkKey())
+	return r.Engine.Forget(ctx, p.revision())
+}
+
+// settle drops the plans and the other data of a rollout.
+func (r *Applier) settle(current string) {
+	r.plans.settle()
+	r.Adopter.Forget("")
+	r.Engine.Settle(current)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
+)
+
+// outcome returns the outcome of the attempt: the gravest of its problems; among equally
+// grave ones, the first in the order of problems. A version without problems is installed or
+// in progress.
+func (a attempt) outcome() status.Outcome {
+	found := a.problems()
+	if found == nil {
+		found = []status.Outcome{a.progress()}
+	}
+	outcome := status.Gravest(found...)
+	outcome.Related = a.plan.related()
+	return outcome
+}
+
+// problems returns an outcome for each problem of the attempt.
+func (a attempt) problems() (found []status.Outcome) {
+	add := func(why reason.Reason, message string, err error) {
+		if message != "" || err != nil {
+			found = append(found, status.Outcome{Reason: why, Message: message, Err: err})
+		}
+	}
+	add(reason.ObjectsRefused, "", a.result.Invalid)
+	for _, rejection := range a.result.Rejections() {
+		found = append(found, a.rejected(rejection))
+	}
+	add(reason.Incompatible, compatibility.Refused(a.verdicts), nil)
+	add(reason.Incompatible, strings.Join(a.refused, "; "), nil)
+	add(reason.Collision, a.collisions(), nil)
+	switch {
+	case errors.As(a.err, new(*permissionsError)):
+		add(reason.ObjectsForbidden, "", a.err)
+	case a.err != nil:
+		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", a.plan.name, a.err))
+	}
+	return found
+}
+
+// rejected returns the outcome of a rejected phase.
+func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
+	switch {
+	case checkerAbsent(rejection):
+		return status.Outcome{Reason: reason.CheckerAbsent, Message: "waiting for API " + probe.CompatibilityRequirement.String() +
+			", which is required to check the compatibility of unmanaged CRDs: " + strings.Join(a.plan.unmanaged, ", ")}
+	case isTransient(rejection):
+		return status.Outcome{Reason: reason.ApplyFailed, Err: rejection}
+	case isForbidden(rejection):
+		return status.Outcome{Reason: reason.ObjectsForbidden, Err: rejection}
+	default:
+		return status.Outcome{Reason: reason.ObjectsRefused, Err: rejection}
+	}
+}
+
+// progress returns the outcome of an attempt without problems.
+func (a attempt) progress() status.Outcome {
+	switch {
+	case a.result.Complete():
+		return status.Outcome{Reason: reason.AsExpected, Message: compatibility.Accepted(a.verdicts)}
+	case a.late:
+		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
+	default:
+		return status.Outcome{Reason: reason.RollingOut, Message: a.rollout() + a.adopted.String()}
+	}
+}
+
+// collisions lists the objects that belong to another owner; empty if there are none. After
+// an error it leaves out objects that may be adopted: the error may be transient and have
+// prevented their adoption.
+func (a attempt) collisions() string {
+	var found []string
+	for _, o := range a.result.Collisions() {
+		if a.err == nil || !adoption.Possible(o, a.former) {
+			found = append(found, o.Owned())
+		}
+	}
+	if found == nil {
+		return ""
+	}
+	return "objects already exist and are not managed by the installer: " + strings.Join(found, ", ")
+}
+
+// rollout describes the progress of the first incomplete phase.
+func (a attempt) rollout() string {
+	for _, phase := range a.result.Phases {
+		if phase.Complete {
+			continue
+		}
+		waiting := waitingFor(phase)
+		message := fmt.Sprintf("installing %s: phase %s %d/%d", a.plan.name, phase.Name, len(phase.Objects)-len(waiting), len(phase.Objects))
+		if waiting == nil {
+			return message
+		}
+		return message + ", waiting for " + text.First(1, waiting) // the phases in the status list all of them
+	}
+	return "installing " + a.plan.name
+}
+
+// waitingFor names the objects of a phase that are not ready.
+func waitingFor(phase engine.Phase) (names []string) {
+	for _, o := range phase.Objects {
+		if !o.Ready {
+			names = append(names, o.String())
+		}
+	}
+	return names
+}
+
+// complete reports whether every object of the version exists and is ready.
+func (a attempt) complete() bool {
+	return a.err == nil && a.result.Complete() && a.scope != controlledOnly
+}
+
+// available reports whether a version that is installed is available; nil if unknown.
+func (a attempt) available(current string) *bool {
+	if a.err != nil {
+		return nil
+	}
+	return new(a.plan.name == current && a.result.Available())
+}
+
+// checkerAbsent reports whether a phase was rejected because the cluster does not serve the
+// API that checks the compatibility of unmanaged CRDs.
+func checkerAbsent(rejection *engine.Rejection) bool {
+	return slices.ContainsFunc(rejection.Objects, func(o engine.RejectedObject) bool {
+		return o.GroupKind == probe.CompatibilityRequirement && slices.ContainsFunc(o.Errors, meta.IsNoMatchError)
+	})
+}
+
+// isTransient reports whether a rejection has a transient cause, such as a conflict or
+// an unavailable API server.
+func isTransient(rejection *engine.Rejection) bool {
+	return slices.ContainsFunc(rejection.Unwrap(), func(err error) bool {
+		var answer apierrors.APIStatus
+		if !errors.As(err, &answer) {
+			return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
+		}
+		code := answer.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusConflict || code == http.StatusTooManyRequests
+	})
+}
+
+// isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
+// can be temporary: roles are replaced during an upgrade, and quota can become
+// available.
+func isForbidden(rejection *engine.Rejection) bool {
+	all := rejection.Unwrap()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !apierrors.IsForbidden(err) })
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// plan is a version divided into phases. Its CRDs are packed. A plan is not changed: each
+// step returns another one.
+type plan struct {
+	version
+	// checks are the CompatibilityRequirements of the version if the installer checks them
+	// itself. Then the phases do not contain them.
+	checks []*unstructured.Unstructured
+	phases []revision.Phase
+	// authority is the CA bundle that the objects trust; empty if they request none.
+	authority string
+	// partial is set if the phases have only the objects that the version still controls.
+	partial bool
+}
+
+// plan divides the version into phases.
+func (v version) plan() (plan, error) {
+	set, err := v.stored.DecodePacked()
+	if err != nil {
+		return plan{version: v}, fmt.Errorf("reading version %s: %w", v.name, err)
+	}
+	phases, err := revision.Phases(v.name, v.number, set, v.unmanaged)
+	if err != nil {
+		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
+	}
+	return plan{version: v, phases: phases}, nil
+}
+
+// checking returns the plan of an installer that checks unmanaged CRDs itself.
+func (p plan) checking() plan {
+	if len(p.phases) > 0 && p.phases[0].Name == revision.Preflight {
+		p.checks, p.phases = p.phases[0].Objects, p.phases[1:]
+	}
+	return p
+}
+
+// key identifies the objects of the plan.
+func (p plan) key() string {
+	return p.digest + " without " + strings.Join(p.unmanaged, " ") + " trusting " + p.authority
+}
+
+// revision returns the revision that the engine applies.
+func (p plan) revision() engine.Revision {
+	out := engine.Revision{Name: p.name, Owner: p.owner, Number: p.number, Phases: p.phases}
+	if !p.partial {
+		out.Key = p.key()
+	}
+	return out
+}
+
+// controlled returns the plan with the objects that the version still controls.
+func (p plan) controlled(of engine.Revision) plan {
+	p.checks, p.phases, p.partial = nil, of.Phases, true
+	return p
+}
+
+// requesting returns the objects that request a certificate, or trust in the authority.
+func (p plan) requesting() []*unstructured.Unstructured {
+	var found []*unstructured.Unstructured
+	for _, phase := range p.phases {
+		for _, obj := range phase.Objects {
+			if servingcert.Requested(obj) {
+				found = append(found, obj)
+			}
+		}
+	}
+	return found
+}
+
+// copied returns the plan with copies of the objects that request a certificate or trust, so
+// that they can be changed, and these copies.
+func (p plan) copied() (plan, []*unstructured.Unstructured) {
+	var copies []*unstructured.Unstructured
+	phases := slices.Clone(p.phases)
+	for i, phase := range phases {
+		objects := slices.Clone(phase.Objects)
+		for j, obj := range objects {
+			if servingcert.Requested(obj) {
+				objects[j] = obj.DeepCopy()
+				copies = append(copies, objects[j])
+			}
+		}
+		phases[i].Objects = objects
+	}
+	p.phases = phases
+	return p, copies
+}
+
+// related returns the related objects of the version.
+func (p plan) related() []configv1.ObjectReference {
+	return status.RelatedObjects(p.phases, p.unmanaged)
+}
+
+// all returns the phases with that of the checks.
+func (p plan) all() []revision.Phase {
+	if p.checks == nil {
+		return p.phases
+	}
+	return slices.Concat([]revision.Phase{{Name: revision.Preflight, Objects: p.checks}}, p.phases)
+}
+
+// planner keeps the plans of versions during a rollout: decoding a large version takes a
+// second. The zero value is ready.
+type planner struct{ known map[string]plan }
+
+// of returns the plan of a version.
+func (p *planner) of(v version) (plan, error) {
+	if known, found := p.known[v.name]; found && known.key() == (plan{version: v}).key() {
+		return known, nil
+	}
+	made, err := v.plan()
+	if err != nil {
+		return made, err
+	}
+	if p.known == nil {
+		p.known = map[string]plan{}
+	}
+	p.known[v.name] = made
+	return made, nil
+}
+
+// forget drops the plan of a version.
+func (p *planner) forget(name string) { delete(p.known, name) }
+
+// settle drops all plans when the rollout is complete.
+func (p *planner) settle() { p.known = nil }

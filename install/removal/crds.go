@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// crds reads CRDs from the API server and changes the metadata of the installer in them.
+type crds struct {
+	live   client.Reader
+	writer client.Writer
+	owners engine.Owners
+}
+
+func (r *Remover) crds() crds { return crds{r.Live, r.Writer, r.Engine.Owners} }
+
+// controlledBy returns the names of the CRDs that a version controls. It lists them from the API
+// server, because a newer version has usually adopted nearly all.
+func (c crds) controlledBy(ctx context.Context, owner string) (sets.Set[string], error) {
+	found, err := listCRDs(ctx, c.live)
+	names := sets.New[string]()
+	for i := range found {
+		if c.owners.Controls(owner, &found[i]) {
+			names.Insert(found[i].Name)
+		}
+	}
+	return names, err
+}
+
+// listCRDs lists the metadata of all CRDs.
+func listCRDs(ctx context.Context, reader client.Reader) ([]metav1.PartialObjectMetadata, error) {
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))
+	if err := reader.List(ctx, crds); err != nil {
+		return nil, fmt.Errorf("listing CRDs: %w", err)
+	}
+	return crds.Items, nil
+}
+
+// read reads a CRD from the API server.
+func (c crds) read(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(object.CRDVersion)
+	if err := c.live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	return crd, nil
+}
+
+// unmark removes the label, the revision and the owner from a CRD.
+func (c crds) unmark(ctx context.Context, name, owner string) error {
+	crd, err := c.read(ctx, name)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !c.owners.Controls(owner, crd) {
+		return nil
+	}
+	unmarked := crd.DeepCopy()
+	c.owners.Remove(owner, unmarked)
+	labels, annotations := unmarked.GetLabels(), unmarked.GetAnnotations()
+	delete(labels, engine.ManagedByLabel)
+	delete(annotations, v1alpha1.RevisionAnnotation)
+	unmarked.SetLabels(labels)
+	unmarked.SetAnnotations(annotations)
+	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
+	if err := c.writer.Patch(ctx, unmarked, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the owner from retained %s: %w", object.Describe(crd), err)
+	}
+	return nil
+}
+
+// markAdoptable annotates a retained CRD, so that the next version that contains
+// it adopts it.
+func (c crds) markAdoptable(ctx context.Context, crd *unstructured.Unstructured) error {
+	if allowsAdoption(crd) {
+		return nil
+	}
+	patch := client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
+	if err := c.writer.Patch(ctx, crd, patch); err != nil {
+		return fmt.Errorf("annotating %s, which is retained because of its instances: %w", object.Describe(crd), err)
+	}
+	return nil
+}

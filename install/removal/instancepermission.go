@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// A CRD is deleted only after a list of its instances, and providers bring CRDs of any API
+// group. A wildcard for groups would include Secrets. So the installer, which may write any
+// ClusterRole for the providers, grants itself "list" on a group when a list is forbidden,
+// and withdraws it at the end of the teardown pass. docs/adr/0012-permission-to-remove.md has
+// the alternatives.
+
+// instancesRole is the name of the ClusterRole and of its binding.
+const instancesRole = "openshift-capi-installer-instances"
+
+// grantTimeout limits how long the API server may take to apply the role.
+const grantTimeout = 10 * time.Second
+
+// list lists instances with the given request. If that is forbidden, it grants the installer the permission for the API group first.
+func (i instances) list(ctx context.Context, group string, list func(context.Context) error) error {
+	forbidden := list(ctx)
+	if !apierrors.IsForbidden(forbidden) {
+		return forbidden
+	}
+	if err := i.grant(ctx, group); err != nil {
+		return fmt.Errorf("%w; the installer cannot grant itself the permission either: %w", forbidden, err)
+	}
+	err := forbidden
+	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, grantTimeout, true, func(ctx context.Context) (bool, error) {
+		err = list(ctx)
+		return !apierrors.IsForbidden(err), nil
+	})
+	return err
+}
+
+// grant adds the permission to list the objects of an API group to the role.
+func (i instances) grant(ctx context.Context, group string) error {
+	i.role.mayExist = true
+	rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: instancesRole}}
+	switch err := i.live.Get(ctx, client.ObjectKeyFromObject(role), role); {
+	case apierrors.IsNotFound(err):
+		role.Rules = []rbacv1.PolicyRule{rule}
+		if err := i.writer.Create(ctx, role); err != nil {
+			return fmt.Errorf("creating ClusterRole %s: %w", instancesRole, err)
+		}
+	case err != nil:
+		return fmt.Errorf("reading ClusterRole %s: %w", instancesRole, err)
+	case !slices.ContainsFunc(role.Rules, func(other rbacv1.PolicyRule) bool { return slices.Equal(other.APIGroups, rule.APIGroups) }):
+		role.Rules = append(role.Rules, rule)
+		if err := i.writer.Update(ctx, role); err != nil {
+			return fmt.Errorf("adding a rule to ClusterRole %s: %w", instancesRole, err)
+		}
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: instancesRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: instancesRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.OperatorNamespace, Name: v1alpha1.ServiceAccountName}},
+	}
+	if err := i.writer.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating ClusterRoleBinding %s: %w", instancesRole, err)
+	}
+	log.FromContext(ctx).Info("Granted the installer the permission to list instances until the end of the teardown", "group", group)
+	return nil
+}
+
+// withdraw deletes the role and its binding, unless they are known not to exist. An installer that cannot read
+// them has not created them.
+func (i instances) withdraw(ctx context.Context) error {
+	if i.role.absent() {
+		return nil
+	}
+	for _, object := range []client.Object{&rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRole{}} {
+		err := i.live.Get(ctx, client.ObjectKey{Name: instancesRole}, object)
+		if apierrors.IsForbidden(err) {
+			continue
+		}
+		if err == nil {
+			err = i.writer.Delete(ctx, object)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %T %s: %w", object, instancesRole, err)
+		}
+	}
+	*i.role = temporary{checked: true}
+	return nil
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// instances lists the instances of CRDs.
+type instances struct {
+	live   client.Reader
+	writer client.Writer
+	// role is the role that lets the installer list them.
+	role *temporary
+}
+
+func (r *Remover) instances() instances { return instances{r.Live, r.Writer, &r.role} }
+
+// of names an instance of a CRD, or the reason why the instances are unknown;
+// empty if there are none. Objects that are being deleted count.
+func (i instances) of(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
+	kind := listKind(crd)
+	if established, _ := probe.Condition(crd, "Established"); established != "True" || kind.Version == "" {
+		return "it may have instances: its kind is not served", nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := i.list(ctx, kind.Group, func(ctx context.Context) error { return i.live.List(ctx, list, client.Limit(1)) })
+	if conversionFailed(err) {
+		return "it has instances, which cannot be converted: " + err.Error(), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("listing instances of %s: %w", object.Describe(crd), err)
+	}
+	if len(list.Items) == 0 {
+		return "", nil
+	}
+	first := list.Items[0]
+	first.SetGroupVersionKind(first.GroupVersionKind().GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List")))
+	return "it has instances, such as " + object.Describe(&first), nil
+}
+
+// conversionFailed reports whether a list failed in the conversion webhook of a CRD.
+// The API server calls the webhook only for instances that are stored in another
+// version.
+func conversionFailed(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
+}
+
+// listKind returns the list kind of a CRD. It prefers the storage version, for which a
+// list needs no conversion, to other served versions. The version is empty if none is
+// served.
+func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
+	served := ""
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		if version["served"] == true && (served == "" || version["storage"] == true) {
+			served, _ = version["name"].(string)
+		}
+	}
+	return schema.GroupVersionKind{
+		Group: object.TextAt(crd.Object, "spec", "group"), Version: served,
+		Kind: object.TextAt(crd.Object, "spec", "names", "kind") + "List",
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package removal removes the objects of a version. It retains unmanaged CRDs, and CRDs that
+// have instances: deleting a CRD deletes them.
+//
+// While CRDs are deleted, an admission policy rejects new instances. The installer may have to
+// grant itself the permission to list instances. Both exist only during a pass.
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/engine"
+)
+
+// Remover removes revisions. It is not safe for concurrent use.
+type Remover struct {
+	// Engine deletes the objects.
+	Engine *engine.Engine
+	// Live reads from the API server, bypassing the cache.
+	Live client.Reader
+	// Metadata reads the metadata of CRDs from a cache.
+	Metadata client.Reader
+	// Writer writes to the API server.
+	Writer client.Writer
+	// PolicyDelay is the time until all API servers enforce an admission policy that
+	// one of them enforces; 0 means two seconds.
+	PolicyDelay time.Duration
+
+	// guarded is the policy of the deletion guard, and role the role that lets the installer
+	// list instances.
+	guarded, role temporary
+}
+
+// temporary is what is known of an object of the installer that exists only during a pass.
+type temporary struct {
+	// mayExist is set while the object may exist, checked once this process has deleted the
+	// object that an earlier process may have left behind.
+	mayExist, checked bool
+}
+
+// absent reports whether the object is known not to exist.
+func (t temporary) absent() bool { return !t.mayExist && t.checked }
+
+// CleanUp deletes the temporary objects that an earlier process may have left behind.
+func (r *Remover) CleanUp(ctx context.Context) error {
+	return errors.Join(r.policy().lift(ctx), r.instances().withdraw(ctx))
+}
+
+// Progress is the result of one pass that removes a version.
+type Progress struct {
+	engine.Removal
+	// Waiting lists the objects that still exist, with their finalizers.
+	Waiting []string
+	// Retained lists the CRDs that this pass left in the cluster, with the reason.
+	Retained []string
+}
+
+// maxAttempts limits how often a pass is repeated because a CRD got instances after the
+// check.
+const maxAttempts = 5
+
+// Remove deletes the objects that only this revision controls, last phase first. It retains
+// unmanaged CRDs and CRDs that have instances.
+func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []string) (progress Progress, err error) {
+	ours := func(crd *unstructured.Unstructured) bool { return r.Engine.Owners.Controls(rev.Owner, crd) }
+	if err := r.ReleaseCRDs(ctx, unmanaged, ours); err != nil {
+		return Progress{}, err
+	}
+	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
+	for attempt := 1; ; attempt++ {
+		progress, err = r.pass(ctx, rev)
+		if !errors.As(err, new(*inUseError)) || attempt == maxAttempts {
+			return progress, err
+		}
+	}
+}
+
+// pass deletes the objects of a revision. It retains CRDs that have instances, and returns an
+// *inUseError if one gets an instance before it is deleted.
+func (r *Remover) pass(ctx context.Context, rev engine.Revision) (progress Progress, err error) {
+	guard := &deletionGuard{policy: r.policy(), instances: r.instances(), crd: r.crds(), version: rev.Name}
+	how, retained, err := r.retain(ctx, rev, guard)
+	if err != nil {
+		return Progress{}, err
+	}
+	defer func() { err = errors.Join(err, r.policy().lift(context.WithoutCancel(ctx))) }()
+	removed, err := r.Engine.Remove(ctx, rev, how)
+	if err != nil {
+		return Progress{}, err
+	}
+	if err := r.unmarkRetained(ctx, rev, removed, retained); err != nil {
+		return Progress{}, err
+	}
+	if err := r.endConversions(ctx, rev, removed); err != nil {
+		return Progress{}, err
+	}
+	return r.progressOf(ctx, removed, retained)
+}
+
+// progressOf describes the objects that remain after a pass. Retained CRDs count once their
+// phase is reached.
+func (r *Remover) progressOf(ctx context.Context, removed engine.Removal, retained map[string][]retainedCRD) (Progress, error) {
+	out := Progress{Removal: removed}
+	for _, phase := range removed.Phases {
+		for _, crd := range retained[phase.Name] {
+			out.Retained = append(out.Retained, crd.String())
+		}
+		for _, waiting := range phase.Waiting {
+			state, err := r.deletionState(ctx, waiting)
+			if err != nil {
+				return out, err
+			}
+			out.Waiting = append(out.Waiting, waiting.String()+state)
+		}
+	}
+	return out, nil
+}
+
+// deletionState returns the time of an object's deletion and the finalizers that
+// block it; empty if the object is gone, or the cache has not seen its deletion yet.
+func (r *Remover) deletionState(ctx context.Context, ref engine.Reference) (string, error) {
+	obj, err := ref.Read(ctx, r.Engine.Reader)
+	if apierrors.IsNotFound(err) || err == nil && obj.GetDeletionTimestamp() == nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", ref, err)
+	}
+	return " (" + engine.Deletion(obj) + ")", nil
+}
+
+// DeleteRecreatedRoles deletes the aggregated ClusterRoles of a removed revision
+// that the aggregation controller has recreated.
+func (r *Remover) DeleteRecreatedRoles(ctx context.Context, rev engine.Revision) error {
+	var failed []error
+	for _, phase := range rev.Phases {
+		for _, role := range phase.Objects {
+			if _, aggregated := role.Object["aggregationRule"]; !aggregated {
+				continue
+			}
+			actual := &unstructured.Unstructured{}
+			actual.SetGroupVersionKind(role.GroupVersionKind())
+			err := r.Live.Get(ctx, client.ObjectKeyFromObject(role), actual)
+			if err == nil && adoption.RecreatedByAggregation(actual) {
+				err = r.Writer.Delete(ctx, actual, client.Preconditions{UID: new(actual.GetUID())})
+			}
+			failed = append(failed, client.IgnoreNotFound(err))
+		}
+	}
+	return errors.Join(failed...)
+}

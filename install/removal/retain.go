@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// retainedCRD is a CRD that stays in the cluster, and the reason.
+type retainedCRD struct{ name, reason string }
+
+func (c retainedCRD) String() string { return c.name + " (" + c.reason + ")" }
+
+// retain returns how a revision is removed: CRDs with instances are orphaned, and the others
+// are deleted under the guard. It also returns the orphaned CRDs by phase.
+func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deletionGuard) (engine.Remove, map[string][]retainedCRD, error) {
+	controlled, err := r.crds().controlledBy(ctx, rev.Owner)
+	if err != nil {
+		return engine.Remove{}, nil, err
+	}
+	out := engine.Remove{Orphan: sets.New[object.Identity](), Writers: map[object.Identity]client.Writer{}}
+	retained := map[string][]retainedCRD{}
+	for _, phase := range rev.Phases {
+		for _, obj := range phase.Objects {
+			if !object.IsCRD(obj) {
+				continue
+			}
+			why := "" // the engine leaves a CRD that the revision does not control to its owner
+			if controlled.Has(obj.GetName()) {
+				if why, err = r.retentionReason(ctx, rev, obj.GetName()); err != nil {
+					return engine.Remove{}, nil, err
+				}
+			}
+			if why == "" {
+				guard.crds = append(guard.crds, obj)
+				out.Writers[object.IdentityOf(obj)] = guardedWriter{r.Writer, guard}
+			} else {
+				out.Orphan.Insert(object.IdentityOf(obj))
+				retained[phase.Name] = append(retained[phase.Name], retainedCRD{obj.GetName(), why})
+			}
+		}
+	}
+	return out, retained, nil
+}
+
+// retentionReason returns why a CRD stays in the cluster when its revision is removed;
+// empty if it is deleted. It reads from the API server, because deleting a CRD deletes
+// all its instances: if their existence is unknown, it fails or retains the CRD. It
+// marks a CRD that stays as adoptable.
+func (r *Remover) retentionReason(ctx context.Context, rev engine.Revision, name string) (string, error) {
+	crd, err := r.crds().read(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if !r.Engine.Owners.Controls(rev.Owner, crd) {
+		return "", nil // the engine leaves it to its owner
+	}
+	why, err := r.instances().of(ctx, crd)
+	if err != nil || why == "" {
+		return "", err
+	}
+	return why, r.crds().markAdoptable(ctx, crd)
+}
+
+// unmarkRetained removes the label, the revision and the owner from the retained CRDs
+// of the phases that were reached. Some versions of boxcutter do not remove them with
+// WithOrphan, and with them a CRD would still belong to the removed version.
+func (r *Remover) unmarkRetained(ctx context.Context, rev engine.Revision, removed engine.Removal, retained map[string][]retainedCRD) error {
+	for _, phase := range removed.Phases {
+		for _, crd := range retained[phase.Name] {
+			if err := r.crds().unmark(ctx, crd.name, rev.Owner); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Retained returns the names of the CRDs that removed versions have left behind, sorted. A CRD
+// whose instances cannot be listed is among them. Live asks the API server, not the cache.
+func (r *Remover) Retained(ctx context.Context, live bool) ([]string, error) {
+	if live {
+		return retainedCRDs(ctx, r.Live)
+	}
+	return retainedCRDs(ctx, r.Metadata)
+}
+
+// retainedCRDs returns the names of the adoptable CRDs in the cluster, sorted. They
+// were retained when their version was removed; the annotation in the cluster records
+// this across restarts of the installer.
+func retainedCRDs(ctx context.Context, reader client.Reader) ([]string, error) {
+	crds, err := listCRDs(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range crds {
+		if allowsAdoption(&crds[i]) {
+			names = append(names, crds[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// allowsAdoption reports whether an object has the annotation adopt-existing=always.
+func allowsAdoption(obj client.Object) bool { return v1alpha1.AllowsAdoption(obj.GetAnnotations()) }

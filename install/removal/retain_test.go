@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1alpha1 "github.com/openshift/api/apiextensions/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+)
+
+// instanceLister lists the instances of a CRD.
+type instanceLister struct {
+	answer
+	names []string
+	kind  *schema.GroupVersionKind // of the last list
+}
+
+func (l instanceLister) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	*l.kind = into.GetObjectKind().GroupVersionKind()
+	for _, name := range l.names {
+		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		object.SetGroupVersionKind(l.kind.GroupVersion().WithKind(l.kind.Kind))
+		list := into.(*metav1.PartialObjectMetadataList)
+		list.Items = append(list.Items, object)
+	}
+	return l.error
+}
+
+// Guarantee: a CRD is deleted only if the API server answers that it has no instance.
+func TestRemover_Instances(t *testing.T) {
+	webhook := apierrors.NewInternalError(errors.New("conversion webhook for x.io/v1, Kind=Machine failed: no endpoints"))
+	for name, test := range map[string]struct {
+		established, served bool
+		names               []string
+		answer              error
+		want                string // a part of the reason; empty if there are none
+		failed              bool
+	}{
+		"none":                          {established: true, served: true},
+		"one":                           {established: true, served: true, names: []string{"one"}, want: "it has instances, such as Machine one"},
+		"not Established":               {served: true, want: "it may have instances"},
+		"no version is served":          {established: true, want: "it may have instances"},
+		"the conversion webhook failed": {established: true, served: true, answer: webhook, want: "it has instances, which cannot be converted"},
+		"an internal error":             {established: true, served: true, answer: apierrors.NewInternalError(errors.New("etcd")), failed: true},
+		"forbidden":                     {established: true, served: true, answer: apierrors.NewForbidden(schema.GroupResource{}, "", nil), failed: true},
+		"the kind is not found":         {established: true, served: true, answer: apierrors.NewNotFound(schema.GroupResource{}, ""), failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			crd := machines()
+			crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = test.served
+			conditionStatus := map[bool]string{true: "True", false: "False"}[test.established]
+			crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": conditionStatus}}}
+			remover := &Remover{Live: instanceLister{answer: answer{test.answer}, names: test.names, kind: &schema.GroupVersionKind{}}}
+			reason, err := remover.instances().of(t.Context(), crd)
+			if (err != nil) != test.failed || !strings.Contains(reason, test.want) || (reason == "") != (test.want == "") {
+				t.Errorf("got %q, %v; want %q, an error: %t", reason, err, test.want, test.failed)
+			}
+		})
+	}
+}
+
+// A list in the storage version needs no conversion.
+func TestListKind(t *testing.T) {
+	version := func(name string, served, storage bool) any {
+		return map[string]any{"name": name, "served": served, "storage": storage}
+	}
+	for name, test := range map[string]struct {
+		versions []any
+		want     string
+	}{
+		"the storage version is served":   {[]any{version("v1", true, false), version("v2", true, true), version("v3", true, false)}, "v2"},
+		"another version is served":       {[]any{version("v1", false, true), version("v2", true, false), version("v3", true, false)}, "v2"},
+		"no version is served":            {[]any{version("v1", false, true)}, ""},
+		"the storage version comes first": {[]any{version("v1", true, true), version("v2", true, false)}, "v1"},
+	} {
+		crd := machines()
+		crd.Object["spec"].(map[string]any)["versions"] = test.versions
+		if got, want := listKind(crd), (schema.GroupVersionKind{Group: "x.io", Version: test.want, Kind: "MachineList"}); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+// crdScheme has the kinds of CRDs and CompatibilityRequirements.
+func crdScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	out := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1alpha1.Install)
+	if err := builder.AddToScheme(out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// customResource returns a CRD with the annotations of an object.
+func customResource(name string, annotations map[string]string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+}
+
+// The owner of the objects is the version that has installed them, which a later version can have adopted.
+func TestRemover_ControlledCRDs(t *testing.T) {
+	of := func(version string) map[string]string {
+		return controlledBy(t, version, settings("a")).GetAnnotations()
+	}
+	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(customResource("ours.x.io", of("4.22.0-1")), customResource("theirs.x.io", of("4.22.0-2")), customResource("free.x.io", nil)).Build()
+	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster}, engine.Revision{Name: "4.22.0-2", Owner: "4.22.0-1"}
+	names, err := remover.crds().controlledBy(t.Context(), rev.Owner)
+	if err != nil || len(names) != 1 || !names.Has("ours.x.io") {
+		t.Errorf("controlled CRDs are %v: %v", names, err)
+	}
+	remover.Live = answer{apierrors.NewServiceUnavailable("down")}
+	if _, err := remover.crds().controlledBy(t.Context(), rev.Owner); err == nil {
+		t.Error("a failed list is not an error")
+	}
+}
+
+// Adoptable CRDs are those that removed versions have left behind.
+func TestRetained_InOrder(t *testing.T) {
+	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
+	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
+		customResource("c.x.io", adoptable), customResource("b.x.io", adoptable), customResource("a.x.io", nil),
+	).Build()
+	names, err := (&Remover{Metadata: cluster}).Retained(t.Context(), false)
+	if err != nil || !slices.Equal(names, []string{"b.x.io", "c.x.io"}) {
+		t.Errorf("retained are %v: %v", names, err)
+	}
+}
+
+// The next version has its own requirements for the same CRDs.
+func TestRemoveRequirements_OfOneVersion(t *testing.T) {
+	object := func(name, version string) *apiextensionsv1alpha1.CompatibilityRequirement {
+		source := controlledBy(t, version, settings("a"))
+		return &apiextensionsv1alpha1.CompatibilityRequirement{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: source.GetLabels(), Annotations: source.GetAnnotations()}}
+	}
+	external := object("external", "4.22.0-1")
+	external.Labels = nil
+	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(object("machines.x.io-1", "4.22.0-1"), object("machines.x.io-2", "4.22.0-2"), external).Build()
+	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}
+	if err := remover.RemoveRequirements(t.Context(), revisionOf()); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"machines.x.io-1": false, "machines.x.io-2": true, "external": true} {
+		err := cluster.Get(t.Context(), client.ObjectKey{Name: name}, &apiextensionsv1alpha1.CompatibilityRequirement{})
+		if got := !apierrors.IsNotFound(err); got != want {
+			t.Errorf("CompatibilityRequirement %s exists: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// Only a rejection by the policy itself shows that the policy is enforced.
+func TestRemover_EnforcesThePolicy(t *testing.T) {
+	denied := func(message string) error {
+		err := apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "id", nil)
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: " + message}}
+		return err
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"accepted":                   {nil, false},
+		"rejected by the policy":     {denied("deleting CRDs (id)"), true},
+		"rejected by another policy": {denied("no ConfigMaps"), false},
+		"rejected by the old policy": {denied("deleting CRDs (old)"), false},
+		"forbidden":                  {apierrors.NewForbidden(schema.GroupResource{}, "id", nil), false},
+		"no answer":                  {errors.New("timeout"), false},
+	} {
+		dryRun := false
+		writer := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				dryRun = o.GetName() == "id" && o.GetNamespace() == v1alpha1.OperatorNamespace && (&client.CreateOptions{}).ApplyOptions(options).DryRun != nil
+				return test.err
+			},
+		}).Build()
+		if got := (policy{writer: writer}).enforces(t.Context(), "deleting CRDs (id)", "id"); got != test.want || !dryRun {
+			t.Errorf("%s: enforced %t, want %t; dry run %t", name, got, test.want, dryRun)
+		}
+	}
+}
+
+// Guarantee G1 assumes two seconds between the API servers.
+func TestPolicyDelay_Default(t *testing.T) {
+	if got := (&Remover{}).policy().delay.Seconds(); got != 2 {
+		t.Errorf("the default is %v s, want 2", got)
+	}
+	if got := (&Remover{PolicyDelay: 7}).policy().delay; got != 7 {
+		t.Errorf("the option is ignored: %v", got)
+	}
+}
+
+// A retained CRD belongs to no version once its phase is reached. Metadata of other actors stays.
+func TestUnmarkRetained_ReachedPhases(t *testing.T) {
+	before := []client.Object{customResourceOf(t, "4.22.0-1", "a.x.io"), customResourceOf(t, "4.22.0-2", "adopted.x.io"), customResourceOf(t, "4.22.0-1", "later.x.io")}
+	builder := fake.NewClientBuilder().WithScheme(crdScheme(t))
+	for _, object := range before {
+		builder.WithObjects(object.DeepCopyObject().(client.Object))
+	}
+	cluster := builder.Build()
+	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}, engine.Revision{Name: "4.22.0-3", Owner: "4.22.0-1"}
+	retained := map[string][]retainedCRD{
+		"aws-crds":  {{"deleted.x.io", "it has instances"}, {"adopted.x.io", "it has instances"}, {"a.x.io", "it has instances, such as Machine one"}},
+		"core-crds": {{"later.x.io", "it has instances"}},
+	}
+	removed := engine.Removal{Phases: []engine.RemovedPhase{{Name: "aws"}, {Name: "aws-crds"}}}
+	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); err != nil {
+		t.Fatal(err)
+	}
+	checkReleased(t, cluster, before, []string{"a.x.io"})
+	remover.Writer = interceptor.NewClient(cluster, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return apierrors.NewNotFound(schema.GroupResource{}, "later.x.io")
+	}})
+	removed.Phases = append(removed.Phases, engine.RemovedPhase{Name: "core-crds"})
+	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); err != nil {
+		t.Errorf("got %v after the deletion by another client", err)
+	}
+	remover.Live = answer{apierrors.NewServiceUnavailable("down")}
+	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("got %v, want the error of the read", err)
+	}
+}
+
+// After a pass, users can create instances of all CRDs again.
+func TestPass_LiftsTheGuard(t *testing.T) {
+	live := fake.NewClientBuilder().WithObjects(
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: deletionPolicyName}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: deletionPolicyName}},
+	).Build()
+	remover := removerOf(t, live)
+	remover.guarded = temporary{mayExist: true, checked: true}
+	if _, err := remover.pass(t.Context(), revisionOf()); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		if err := live.Get(t.Context(), client.ObjectKey{Name: deletionPolicyName}, object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T exists after the pass: %v", object, err)
+		}
+	}
+	if !remover.guarded.absent() {
+		t.Error("the next reconcile would look for the policy again")
+	}
+}
+
+// A policy that cannot be deleted is deleted by the next reconcile.
+func TestLiftGuard_Retries(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, deletionPolicyName, nil)
+	remover := &Remover{Live: answer{forbidden}}
+	if err := remover.policy().lift(t.Context()); err == nil || remover.guarded.checked {
+		t.Errorf("error %v, checked %t", err, remover.guarded.checked)
+	}
+	remover.Live = answer{apierrors.NewNotFound(schema.GroupResource{}, deletionPolicyName)}
+	if err := remover.policy().lift(t.Context()); err != nil || !remover.guarded.checked {
+		t.Errorf("error %v, checked %t", err, remover.guarded.checked)
+	}
+	remover.Live = answer{forbidden} // is not asked again
+	if err := remover.policy().lift(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
