@@ -55,7 +55,6 @@ func New(to Connection) (*Engine, error) {
 		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
-		DefaultTransform:     compress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
@@ -66,7 +65,7 @@ func New(to Connection) (*Engine, error) {
 	}
 	e, err := Assemble(Parts{
 		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: tracking, Live: to.Live, Writer: to.Writer,
-		Reader: Reader{Reader: decompressing{tracking}, Live: to.Live}, Versions: Reader{Reader: tracking, Live: to.Live},
+		Reader: Reader{Reader: tracking, Live: to.Live},
 	})
 	if err != nil {
 		return nil, err
@@ -83,11 +82,10 @@ type Parts struct {
 	Mapper    meta.RESTMapper
 	// Watches watch the kinds of Reader.
 	Watches Watches
-	// Reader reads installed objects from a cache, and Versions their identity and resource
-	// version, without decoding them.
-	Reader, Versions client.Reader
-	Live             client.Reader
-	Writer           client.Writer
+	// Reader reads installed objects from a cache.
+	Reader client.Reader
+	Live   client.Reader
+	Writer client.Writer
 }
 
 // Assemble returns an engine without a cache of its own. Its validator is that of the whole
@@ -104,7 +102,7 @@ func Assemble(of Parts) (*Engine, error) {
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{versions: of.Versions, changes: changes},
+		Owners: NewOwners(of.Scheme), Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }
