@@ -303,6 +303,8 @@ func (h *harness) uninstall() {
 	ctx := context.Background()
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
+	managed := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"installerMode": "Managed"}}`)) // a paused installer removes nothing
+	h.must(client.IgnoreNotFound(h.Patch(ctx, cluster.DeepCopy(), managed)))
 	h.must(client.IgnoreNotFound(h.Delete(ctx, cluster)))
 	h.eventually("the ClusterAPI object and every revision ConfigMap are gone", func() error {
 		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
