@@ -37,6 +37,16 @@ func (o Owners) ReleaseController(obj metav1.Object) {
 	o.OwnerStrategyAnnotation.ReleaseController(obj)
 }
 
+// RemoveOwner removes an owner. It also removes the annotation of an object without further
+// owners: some versions of boxcutter leave an empty list.
+func (o Owners) RemoveOwner(owner, obj metav1.Object) {
+	o.OwnerStrategyAnnotation.RemoveOwner(owner, obj)
+	if annotations := obj.GetAnnotations(); annotations[v1alpha1.OwnersAnnotation] == "[]" {
+		delete(annotations, v1alpha1.OwnersAnnotation)
+		obj.SetAnnotations(annotations)
+	}
+}
+
 // Controls reports whether a version controls an object.
 func (o Owners) Controls(version string, obj metav1.Object) bool {
 	return o.IsController(ownerOf(version), obj)

@@ -29,12 +29,24 @@ func (r *Remover) endConversions(ctx context.Context, rev engine.Revision, remov
 	for _, phase := range removed.Phases {
 		reached.Insert(phase.Name)
 	}
+	converted := sets.New[string]()
 	for _, phase := range rev.Phases {
 		for _, obj := range phase.Objects {
-			if !reached.Has(phase.Name) || !object.IsCRD(obj) || conversionService(obj).Name == "" {
-				continue
+			if reached.Has(phase.Name) && object.IsCRD(obj) && conversionService(obj).Name != "" {
+				converted.Insert(obj.GetName())
 			}
-			if err := r.crds().endConversion(ctx, obj.GetName()); err != nil {
+		}
+	}
+	if converted.Len() == 0 {
+		return nil
+	}
+	retained, err := r.Retained(ctx, true)
+	if err != nil {
+		return err
+	}
+	for _, name := range retained { // usually none: a newer version has adopted the CRDs
+		if converted.Has(name) {
+			if err := r.crds().endConversion(ctx, name); err != nil {
 				return err
 			}
 		}

@@ -24,8 +24,6 @@ type crds struct {
 	owners engine.Owners
 }
 
-func (r *Remover) crds() crds { return crds{r.Live, r.Writer, r.Engine.Owners} }
-
 // controlledBy returns the names of the CRDs that a version controls. It lists them from the API
 // server, because a newer version has usually adopted nearly all.
 func (c crds) controlledBy(ctx context.Context, owner string) (sets.Set[string], error) {

@@ -3,7 +3,6 @@
 package removal
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -50,10 +49,6 @@ type policy struct {
 	state  *temporary
 	// delay is the time until all API servers enforce it.
 	delay time.Duration
-}
-
-func (r *Remover) policy() policy {
-	return policy{r.Live, r.Writer, &r.guarded, cmp.Or(r.PolicyDelay, defaultPolicyDelay)}
 }
 
 // deletionGuard rejects new instances of CRDs during one teardown pass.

@@ -30,6 +30,14 @@ const instancesRole = "openshift-capi-installer-instances"
 // grantTimeout limits how long the API server may take to apply the role.
 const grantTimeout = 10 * time.Second
 
+// instances lists the instances of CRDs.
+type instances struct {
+	live   client.Reader
+	writer client.Writer
+	// role is the role that lets the installer list them.
+	role *temporary
+}
+
 // list lists instances with the given request. If that is forbidden, it grants the installer the permission for the API group first.
 func (i instances) list(ctx context.Context, group string, list func(context.Context) error) error {
 	forbidden := list(ctx)

@@ -17,16 +17,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// instances lists the instances of CRDs.
-type instances struct {
-	live   client.Reader
-	writer client.Writer
-	// role is the role that lets the installer list them.
-	role *temporary
-}
-
-func (r *Remover) instances() instances { return instances{r.Live, r.Writer, &r.role} }
-
 // of names an instance of a CRD, or the reason why the instances are unknown;
 // empty if there are none. Objects that are being deleted count.
 func (i instances) of(ctx context.Context, crd *unstructured.Unstructured) (string, error) {

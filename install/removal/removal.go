@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package removal removes the objects of a version. It retains unmanaged CRDs, and CRDs that
-// have instances: deleting a CRD deletes them.
-//
-// While CRDs are deleted, an admission policy rejects new instances. The installer may have to
-// grant itself the permission to list instances. Both exist only during a pass.
 package removal
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,35 +14,6 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/engine"
 )
-
-// Remover removes revisions. It is not safe for concurrent use.
-type Remover struct {
-	// Engine deletes the objects.
-	Engine *engine.Engine
-	// Live reads from the API server, bypassing the cache.
-	Live client.Reader
-	// Metadata reads the metadata of CRDs from a cache.
-	Metadata client.Reader
-	// Writer writes to the API server.
-	Writer client.Writer
-	// PolicyDelay is the time until all API servers enforce an admission policy that
-	// one of them enforces; 0 means two seconds.
-	PolicyDelay time.Duration
-
-	// guarded is the policy of the deletion guard, and role the role that lets the installer
-	// list instances.
-	guarded, role temporary
-}
-
-// temporary is what is known of an object of the installer that exists only during a pass.
-type temporary struct {
-	// mayExist is set while the object may exist, checked once this process has deleted the
-	// object that an earlier process may have left behind.
-	mayExist, checked bool
-}
-
-// absent reports whether the object is known not to exist.
-func (t temporary) absent() bool { return !t.mayExist && t.checked }
 
 // CleanUp deletes the temporary objects that an earlier process may have left behind.
 func (r *Remover) CleanUp(ctx context.Context) error {
