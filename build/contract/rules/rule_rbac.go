@@ -92,7 +92,7 @@ var rbacRules = []contract.Rule{{
 	Fix:      "Bind the role to the ServiceAccount of the provider.",
 	Check: eachSubject(func(subject contract.Value) []contract.Finding {
 		name := subject.At("name")
-		if kind := subject.At("kind").Text(); kind == "ServiceAccount" || !slices.Contains(everybody, name.Text()) {
+		if kind := subject.At("kind").Text(); kind == "ServiceAccount" || !slices.Contains(allUsers, name.Text()) {
 			return nil
 		}
 		return []contract.Finding{name.Finding("the role is granted to %s", name.Text())}
@@ -216,8 +216,8 @@ const (
 	goodPractices      = "concepts/security/rbac-good-practices/"
 )
 
-// everybody are the groups and users that stand for all users or all service accounts.
-var everybody = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:anonymous"}
+// allUsers are the groups and users that stand for all users or all service accounts.
+var allUsers = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:anonymous"}
 
 // checkOwnKinds reports kinds without a contract; rbac/own-types reports the others.
 func checkOwnKinds(b *contract.Bundle) (findings []contract.Finding) {
