@@ -73,13 +73,24 @@ func Read(bundle extractor.Bundle) *Bundle {
 			b.Unreadable = append(b.Unreadable, Finding{File: ManifestsFile, Line: document.Line, Message: err.Error()})
 		}
 	}
-	b.Definitions, b.Grants = define(b), grantsOfPods(b)
+	b.evaluate()
 	return b
 }
 
 // IsProvider reports whether the bundle installs a provider. A profile without a type is part of another operator, such as
 // its admission policies, and the manifests of a release have the other part.
 func (b *Bundle) IsProvider() bool { return b.Profile == "" || b.Metadata.ProviderType != "" }
+
+// evaluate derives the facts about the objects. As the API server, it drops the namespace of cluster-scoped objects.
+func (b *Bundle) evaluate() {
+	b.Definitions = define(b)
+	for _, o := range b.Objects {
+		if o.Namespace != "" && b.ClusterScoped(o) {
+			o.Namespace = ""
+		}
+	}
+	b.Grants = grantsOfPods(b)
+}
 
 // OfKind returns the objects of the kinds.
 func (b *Bundle) OfKind(kinds ...schema.GroupKind) []*Object {

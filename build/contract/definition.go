@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -75,6 +76,9 @@ func define(b *Bundle) []*Definition {
 		if !strings.HasSuffix(d.DefinedKind, templateSuffix) {
 			d.classify(all)
 		}
+		if d.ofOtherProvider(b.Metadata.ProviderType) {
+			d.Role, d.Unconfirmed = "", ""
+		}
 	}
 	for _, d := range all {
 		if strings.HasSuffix(d.DefinedKind, templateSuffix) {
@@ -82,6 +86,13 @@ func define(b *Bundle) []*Definition {
 		}
 	}
 	return all
+}
+
+// ofOtherProvider reports whether the name of a kind resembles a kind of infrastructure, although the provider is of another
+// type and the group is not for infrastructure.
+func (d *Definition) ofOtherProvider(of extractor.ProviderType) bool {
+	isInfrastructure := d.Role == InfraCluster || d.Role == InfraMachine || d.Role == InfraMachinePool
+	return isInfrastructure && of != "" && of != extractor.Infrastructure && !InGroup(d, "infrastructure")
 }
 
 const templateSuffix = "Template"

@@ -7,17 +7,22 @@ import (
 	"strings"
 )
 
-// SchemaField returns a field of a schema by a path such as "status.addresses[].type". A field that can exist outside of
+// SchemaField returns a field of a schema by a path such as "status.addresses[].type", or "status.failureDomains{}" for the values of
+// a map. A field that can exist outside of
 // the schema, because unknown fields are preserved, is hidden.
 func SchemaField(schema Value, path string) (field Value, hidden bool) {
 	for _, name := range strings.Split(path, ".") {
 		name, isList := strings.CutSuffix(name, "[]")
+		name, isMap := strings.CutSuffix(name, "{}")
 		if open := schema.At("x-kubernetes-preserve-unknown-fields").Text() == "true"; open {
 			hidden = true
 		}
 		schema = schema.At("properties", name)
 		if isList {
 			schema = schema.At("items")
+		}
+		if isMap {
+			schema = schema.At("additionalProperties")
 		}
 	}
 	return schema, hidden && !schema.Exists()

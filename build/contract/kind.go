@@ -63,6 +63,16 @@ func PodTemplate(o *Object) (Value, bool) {
 	return o.At(path...), found
 }
 
+// ServiceAccount returns the name of the service account in a pod spec: serviceAccountName, or its deprecated alias
+// serviceAccount, which the API server copies.
+func ServiceAccount(spec Value) Value {
+	name := spec.At("serviceAccountName")
+	if alias := spec.At("serviceAccount"); name.Text() == "" && alias.Text() != "" {
+		return alias
+	}
+	return name
+}
+
 // Containers returns the containers of the pods of an object.
 func Containers(o *Object) iter.Seq[Value] { return ContainersOf(PodSpec(o)) }
 

@@ -3,10 +3,14 @@
 package contract
 
 import (
+	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
@@ -32,6 +36,15 @@ func (g Grants) Allow(group, resource, verb string) bool {
 	return slices.ContainsFunc(g, func(rule grant) bool { return rbacrule.Allows(rbacv1.PolicyRule(rule), group, resource, verb) })
 }
 
+// OnSomeName returns the permissions for at least one object of a resource: resourceNames do not limit them.
+func (g Grants) OnSomeName() Grants {
+	all := slices.Clone(g)
+	for i := range all {
+		all[i].ResourceNames = nil
+	}
+	return all
+}
+
 // Lacks returns the first verb of a permission that is not granted.
 func (g Grants) Lacks(group string, d Permission) (verb string, lacks bool) {
 	for _, verb := range d.Verbs {
@@ -48,7 +61,7 @@ func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (fin
 	if len(pods) == 0 {
 		return nil
 	}
-	at := PodSpec(pods[0]).At("serviceAccountName")
+	at := ServiceAccount(PodSpec(pods[0]))
 	for _, d := range permissions {
 		if verb, lacks := g.Lacks(group, d); lacks {
 			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s", verb, d.Resource, QuotedGroup(group)))
@@ -84,16 +97,26 @@ func (b *Bundle) RulesOf(role *Object) Grants {
 	return all
 }
 
-// Selects reports whether a selector with only matchLabels matches an object with labels.
-func Selects(selector, labels Value) bool {
-	wanted := 0
-	for name, value := range selector.At("matchLabels").Fields() {
-		wanted++
-		if labels.At(name).Text() != value.Text() {
-			return false
-		}
+// Selector returns a label selector as Kubernetes reads it.
+func Selector(selector Value) (labels.Selector, error) {
+	if !selector.Exists() {
+		return labels.Nothing(), nil
 	}
-	return wanted > 0
+	data, err := selector.JSON()
+	if err != nil {
+		return nil, err
+	}
+	var written metav1.LabelSelector
+	if err := json.Unmarshal(data, &written); err != nil {
+		return nil, err
+	}
+	return metav1.LabelSelectorAsSelector(&written)
+}
+
+// Selects reports whether a label selector matches an object with labels. An invalid selector matches nothing.
+func Selects(selector, objectLabels Value) bool {
+	parsed, err := Selector(selector)
+	return err == nil && parsed.Matches(labels.Set(objectLabels.StringMap()))
 }
 
 // Texts returns the elements of a list of strings.
@@ -106,38 +129,58 @@ func (v Value) Texts() (texts []string) {
 
 // grantsOfPods returns the permissions that the bundle's roles grant to the bundle's pods.
 func grantsOfPods(b *Bundle) Grants {
-	var all Grants
-	for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
-		if !slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
-			continue
-		}
-		for _, role := range b.OfKind(object.Role, object.ClusterRole) {
-			ref := binding.At("roleRef")
-			if role.Kind.Kind == ref.At("kind").Text() && role.Name == ref.At("name").Text() && (role.Kind == object.ClusterRole || role.Namespace == binding.Namespace) {
-				all = append(all, b.RulesOf(role)...)
-			}
-		}
-		if binding.At("roleRef", "name").Text() == "cluster-admin" {
-			all = append(all, grant{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	return b.grantsBy(b.OfKind(object.RoleBinding, object.ClusterRoleBinding))
+}
+
+// ClusterWideGrants returns the permissions of the bundle's pods in all namespaces.
+func (b *Bundle) ClusterWideGrants() Grants { return b.grantsBy(b.OfKind(object.ClusterRoleBinding)) }
+
+func (b *Bundle) grantsBy(bindings []*Object) (all Grants) {
+	for _, binding := range bindings {
+		if slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
+			all = append(all, b.GrantsOf(binding)...)
 		}
 	}
 	return all
 }
 
-// bindsPods reports whether a binding is for the service account of the pods that an object makes.
+// GrantsOf returns the permissions of the role of a binding, as far as the bundle has the role.
+func (b *Bundle) GrantsOf(binding *Object) (all Grants) {
+	ref := binding.At("roleRef")
+	for _, role := range b.OfKind(object.Role, object.ClusterRole) {
+		if role.Kind.Kind == ref.At("kind").Text() && role.Name == ref.At("name").Text() && (role.Kind == object.ClusterRole || role.Namespace == binding.Namespace) {
+			all = append(all, b.RulesOf(role)...)
+		}
+	}
+	if ref.At("name").Text() == "cluster-admin" {
+		all = append(all, grant{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	}
+	return all
+}
+
+// bindsPods reports whether a binding is for the service account of the pods that an object makes: by its name, or by a
+// group or user of which it is one.
 func bindsPods(binding, o *Object) bool {
 	spec := PodSpec(o)
 	if !spec.Exists() {
 		return false
 	}
-	account := spec.At("serviceAccountName").Text()
-	if account == "" {
-		account = "default"
-	}
+	account := cmp.Or(ServiceAccount(spec).Text(), "default")
 	for _, subject := range binding.At("subjects").Items() {
-		isAccount := subject.At("kind").Text() == object.ServiceAccount.Kind
-		if isAccount && subject.At("name").Text() == account && subject.At("namespace").Text() == o.Namespace {
-			return true
+		name := subject.At("name").Text()
+		switch subject.At("kind").Text() {
+		case rbacv1.ServiceAccountKind:
+			if name == account && cmp.Or(subject.At("namespace").Text(), binding.Namespace) == o.Namespace {
+				return true
+			}
+		case rbacv1.UserKind:
+			if name == "system:serviceaccount:"+o.Namespace+":"+account {
+				return true
+			}
+		case rbacv1.GroupKind:
+			if slices.Contains([]string{"system:serviceaccounts", "system:serviceaccounts:" + o.Namespace, "system:authenticated"}, name) {
+				return true
+			}
 		}
 	}
 	return false

@@ -174,7 +174,7 @@ func (r *ReleaseFiles) read(name string) *Bundle {
 			o.Namespace = b.Target()
 		}
 	}
-	b.Grants = grantsOfPods(b)
+	b.evaluate()
 	return b
 }
 

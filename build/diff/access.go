@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -26,7 +29,9 @@ type accessReport struct {
 // accessChanges compares the effective permissions of each subject. A permission that
 // moved to another role of the same subject is not a change.
 func accessChanges(a, b []Provider) accessReport {
-	before, after := accessOf(a), accessOf(b)
+	sideA, sideB := authorizationOf(a), authorizationOf(b)
+	unbound := union(sideA.unbound(), sideB.unbound()) // a role that gains or loses its last binding is compared with itself
+	before, after := sideA.access(unbound), sideB.access(unbound)
 	report := accessReport{changes: []Access{}, gained: grants{}}
 	subjects := slices.SortedFunc(maps.Keys(union(before, after)), func(x, y scopedSubject) int {
 		return cmp.Or(cmp.Compare(x.subject, y.subject), cmp.Compare(x.namespace, y.namespace))
@@ -82,20 +87,38 @@ type role struct {
 	rules  grants
 }
 
-// accessOf returns the effective permissions of all subjects.
-func accessOf(providers []Provider) map[scopedSubject]grants {
-	side := authorization{roles: map[Ref]role{}, bound: map[Ref]bool{}}
+// authorizationOf returns the roles and bindings of providers.
+func authorizationOf(providers []Provider) *authorization {
+	side := &authorization{roles: map[Ref]role{}, bound: map[Ref]bool{}}
 	for _, p := range providers {
 		for _, o := range p.Objects {
 			side.add(o, origin{refOf(o), p.Name})
 		}
 	}
-	access := map[scopedSubject]grants{}
 	for _, binding := range side.bindings {
-		side.bind(access, binding)
+		side.bound[roleOf(binding.object)] = true
 	}
-	side.addUnbound(access)
+	return side
+}
+
+// access returns the effective permissions of all subjects, and of the subjects that objects outside the bundles can bind to
+// one of the unbound roles.
+func (r *authorization) access(unbound map[Ref]bool) map[scopedSubject]grants {
+	access := map[scopedSubject]grants{}
+	for _, binding := range r.bindings {
+		r.bind(access, binding)
+	}
+	r.addUnbound(access, unbound)
 	return access
+}
+
+// roleOf returns the role to which a binding refers.
+func roleOf(binding *unstructured.Unstructured) Ref {
+	ref := Ref{Group: object.RBACGroup, Kind: textAt(binding.Object, "roleRef", "kind"), Name: textAt(binding.Object, "roleRef", "name")}
+	if ref.Kind == "Role" {
+		ref.Namespace = binding.GetNamespace()
+	}
+	return ref
 }
 
 func (r *authorization) add(o *unstructured.Unstructured, from origin) {
@@ -113,12 +136,7 @@ func (r *authorization) add(o *unstructured.Unstructured, from origin) {
 
 // bind adds the permissions of a binding to its subjects.
 func (r *authorization) bind(access map[scopedSubject]grants, binding role) {
-	ref := Ref{Group: object.RBACGroup, Kind: textAt(binding.object.Object, "roleRef", "kind"), Name: textAt(binding.object.Object, "roleRef", "name")}
-	if ref.Kind == "Role" {
-		ref.Namespace = binding.object.GetNamespace()
-	}
-	r.bound[ref] = true
-	allowed := r.allowed(ref)
+	allowed := r.allowed(roleOf(binding.object))
 	if binding.object.GetNamespace() != "" { // the authorizer evaluates only ClusterRoleBindings for URLs
 		maps.DeleteFunc(allowed, func(g grant, _ []origin) bool { return g.URL != "" })
 	}
@@ -155,6 +173,9 @@ func (r *authorization) allowed(ref Ref) grants {
 		for _, selected := range r.aggregated(found) {
 			all.add(r.roles[selected].rules, found.origin)
 		}
+		if len(selectorsOf(found)) > 0 {
+			all.add(grants{{role: "the roles of other providers that " + ref.String() + " aggregates"}: nil}, found.origin)
+		}
 		return all
 	case ref.Kind == "ClusterRole" && ref.Name == "cluster-admin":
 		return grants{allResources: nil, allURLs: nil}
@@ -164,7 +185,7 @@ func (r *authorization) allowed(ref Ref) grants {
 
 // aggregated returns the roles that a role selects by their labels.
 func (r *authorization) aggregated(aggregating role) (selected []Ref) {
-	for _, selector := range mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors") {
+	for _, selector := range selectorsOf(aggregating) {
 		for ref, candidate := range r.roles {
 			if ref != aggregating.origin.ref && ref.Kind == "ClusterRole" && selects(selector, candidate.object.GetLabels()) {
 				selected = append(selected, ref)
@@ -174,39 +195,57 @@ func (r *authorization) aggregated(aggregating role) (selected []Ref) {
 	return selected
 }
 
-func selects(selector map[string]any, labels map[string]string) bool {
-	required := mapAt(selector, "matchLabels")
-	for name, value := range required {
-		if text, isText := value.(string); !isText || labels[name] != text {
-			return false
-		}
-	}
-	return len(required) > 0
+// selectorsOf returns the selectors of the roles that a role aggregates.
+func selectorsOf(aggregating role) []map[string]any {
+	return mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors")
 }
 
-// addUnbound adds the permissions of roles that objects outside the bundles may bind or
-// aggregate: roles without a binding in the bundles, and roles with an aggregation
-// label that no role in the bundles selects.
-func (r *authorization) addUnbound(access map[scopedSubject]grants) {
-	selected, selectedLabels := map[Ref]bool{}, map[string]bool{}
+// selects reports whether a label selector matches labels, as Kubernetes decides. An invalid selector matches nothing.
+func selects(selector map[string]any, of map[string]string) bool {
+	var written metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(selector, &written); err != nil {
+		return false
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(&written)
+	return err == nil && parsed.Matches(labels.Set(of))
+}
+
+// unbound returns the roles that only objects outside the bundles may bind: roles without a binding in the bundles that no
+// other role selects.
+func (r *authorization) unbound() map[Ref]bool {
+	selected := map[Ref]bool{}
 	for _, aggregating := range r.roles {
 		for _, ref := range r.aggregated(aggregating) {
 			selected[ref] = true
 		}
-		for _, selector := range mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors") {
+	}
+	unbound := map[Ref]bool{}
+	for ref, found := range r.roles {
+		if len(aggregationLabels(found.object)) == 0 && !r.bound[ref] && !selected[ref] {
+			unbound[ref] = true
+		}
+	}
+	return unbound
+}
+
+// addUnbound adds the permissions of roles that objects outside the bundles may bind or aggregate: unbound roles, and roles
+// with an aggregation label that no role in the bundles selects.
+func (r *authorization) addUnbound(access map[scopedSubject]grants, unbound map[Ref]bool) {
+	selectedLabels := map[string]bool{}
+	for _, aggregating := range r.roles {
+		for _, selector := range selectorsOf(aggregating) {
 			for label := range mapAt(selector, "matchLabels") {
 				selectedLabels[label] = true
 			}
 		}
 	}
 	for ref, found := range r.roles {
-		labels := aggregationLabels(found.object)
-		for _, label := range labels {
+		for _, label := range aggregationLabels(found.object) {
 			if !selectedLabels[label] {
 				grantTo(access, scopedSubject{subject: "subjects of roles that aggregate " + label}, found.rules)
 			}
 		}
-		if len(labels) == 0 && !r.bound[ref] && !selected[ref] {
+		if unbound[ref] {
 			grantTo(access, scopedSubject{"subjects bound to " + ref.String(), ref.Namespace}, r.allowed(ref))
 		}
 	}

@@ -3,35 +3,129 @@
 package kustomize
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/capi-installer/capi-installer/internal/text"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // textFiles is a file system that rejects YAML in other encodings than UTF-8: of a file in UTF-16, kustomize reads only
-// the first document. It keeps the errors, because kustomize replaces the errors of a file system by its own.
+// the first document. It keeps what kustomize read, because the errors of kustomize contain whole resources, and neither
+// the file nor the line.
 type textFiles struct {
 	filesys.FileSystem
 	// rejected are the errors of rejected files.
 	rejected []error
 	// suspects are the errors of other files, which only generators can read.
 	suspects []error
+	// aliases are the names of files for messages, if they are different.
+	aliases map[string]string
+	// read are the YAML files in the order in which they were read, and missing the paths that do not exist.
+	read    []readFile
+	missing []string
 }
 
-// explain returns the result of a run of kustomize, or the files because of which it failed.
+type readFile struct {
+	name    string
+	content []byte
+}
+
+// explain returns the error of a run of kustomize: a line for each defect in the files, with file, line and cause; or else
+// the error of kustomize on one line.
 func (f *textFiles) explain(err error) error {
-	switch {
-	case len(f.rejected) > 0:
+	if len(f.rejected) > 0 {
 		return errors.Join(f.rejected...)
-	case err != nil && len(f.suspects) > 0:
-		return errors.Join(append([]error{err}, f.suspects...)...)
 	}
-	return err
+	if err == nil {
+		return nil
+	}
+	found := f.defects()
+	if len(found) == 0 {
+		found = append([]error{&runError{err}}, f.suspects...)
+	}
+	return errors.Join(found...)
+}
+
+// runError is an error of kustomize on one line.
+type runError struct{ err error }
+
+// maxError is the maximum length of the text of an error of kustomize, which can contain resources.
+const maxError = 1000
+
+func (e *runError) Error() string {
+	return "running kustomize: " + text.Truncate(strings.Join(strings.Fields(e.err.Error()), " "), maxError)
+}
+
+func (e *runError) Unwrap() error { return e.err }
+
+// defects returns the invalid documents in the files, or else the files that do not exist.
+func (f *textFiles) defects() (found []error) {
+	for _, file := range f.read {
+		for _, document := range yamldoc.SplitNonEmpty(file.content) {
+			if _, err := document.Parse(document.Text); err != nil && !errors.Is(err, yamldoc.ErrNoObject) {
+				found = append(found, defectsIn(file.name, document, err)...)
+			}
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	for _, path := range f.missing {
+		found = append(found, f.referenceTo(path))
+	}
+	return found
+}
+
+// lineOf is the line in an error of the YAML parser.
+var lineOf = regexp.MustCompile(`line (\d+): (.*)`)
+
+func defectsIn(file string, document yamldoc.Document, err error) (found []error) {
+	for _, match := range lineOf.FindAllStringSubmatch(err.Error(), -1) {
+		found = append(found, fmt.Errorf("%s:%s: %s", file, match[1], match[2]))
+	}
+	if len(found) == 0 {
+		return []error{fmt.Errorf("%s:%d: %w", file, document.Line, err)}
+	}
+	return found
+}
+
+// referenceTo returns an error for a missing path, at the line of the kustomization that names it.
+func (f *textFiles) referenceTo(path string) error {
+	for _, file := range slices.Backward(f.read) {
+		relative, err := filepath.Rel(filepath.Dir(file.name), path)
+		if err != nil || !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file.name)) {
+			continue
+		}
+		number := 0
+		for line := range bytes.Lines(file.content) {
+			number++
+			if bytes.Contains(line, []byte(filepath.ToSlash(relative))) {
+				return fmt.Errorf("%s:%d: %s: %w", file.name, number, relative, fs.ErrNotExist)
+			}
+		}
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+}
+
+// CleanedAbs records paths that do not exist.
+func (f *textFiles) CleanedAbs(path string) (filesys.ConfirmedDir, string, error) {
+	dir, file, err := f.FileSystem.CleanedAbs(path)
+	isOption := slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(path)) // kustomize tries all names
+	if errors.Is(err, fs.ErrNotExist) && !isOption && !slices.Contains(f.missing, path) {
+		f.missing = append(f.missing, path)
+	}
+	return dir, file, err
 }
 
 func (f *textFiles) ReadFile(file string) ([]byte, error) {
@@ -39,11 +133,14 @@ func (f *textFiles) ReadFile(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrong := yamldoc.CheckUTF8(content)
-	if wrong == nil {
+	encoding := yamldoc.CheckUTF8(content)
+	if encoding == nil {
+		if isNamedYAML(file) && !slices.ContainsFunc(f.read, func(r readFile) bool { return r.name == file }) {
+			f.read = append(f.read, readFile{cmp.Or(f.aliases[file], file), content})
+		}
 		return content, nil
 	}
-	wrong = &fs.PathError{Op: "read", Path: file, Err: wrong}
+	wrong := &fs.PathError{Op: "read", Path: file, Err: encoding}
 	if !isYAML(file, content) {
 		f.suspects = append(f.suspects, wrong)
 		return content, nil
@@ -52,12 +149,16 @@ func (f *textFiles) ReadFile(file string) ([]byte, error) {
 	return nil, wrong
 }
 
+func isNamedYAML(file string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) || slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
+}
+
 // isYAML reports whether a file has an extension of YAML, or several documents in UTF-16. Generators read other files, in
 // any encoding.
 func isYAML(file string, content []byte) bool {
-	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+	if isNamedYAML(file) {
 		return true
 	}
-	text, err := yamldoc.ToUTF8(content)
-	return err == nil && len(yamldoc.SplitNonEmpty(text)) > 1
+	decoded, err := yamldoc.ToUTF8(content)
+	return err == nil && len(yamldoc.SplitNonEmpty(decoded)) > 1
 }

@@ -32,9 +32,9 @@ func Origins(dir string) (map[ObjectName]string, error) {
 	if divided.rest, err = withOriginAnnotations(divided.rest); err != nil {
 		return nil, err
 	}
-	resources, err := run(dividedFiles{filesys.MakeFsOnDisk(), divided}, absolute)
+	resources, err := run(&textFiles{FileSystem: dividedFiles{filesys.MakeFsOnDisk(), divided}}, absolute)
 	if err != nil {
-		return nil, fmt.Errorf("running kustomize: %w", err)
+		return nil, err
 	}
 	origins := map[ObjectName]string{}
 	for _, r := range resources.Resources() {

@@ -44,11 +44,7 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	if len(divided.functions) > 0 {
 		files = dividedFiles{files, divided}
 	}
-	resources, err := run(files, absolute)
-	if err != nil {
-		return nil, fmt.Errorf("running kustomize: %w", err)
-	}
-	objects, err := parallel.TryMap(resources.Resources(), decode)
+	objects, err := render(&textFiles{FileSystem: files}, absolute)
 	if err != nil || len(divided.functions) == 0 {
 		return objects, err
 	}
@@ -72,18 +68,28 @@ func renderFile(path string) ([]*unstructured.Unstructured, error) {
 	if content, err = yamldoc.ToUTF8(content); err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
+	const file = "/components.yaml"
 	files := filesys.MakeFsInMemory()
 	err = errors.Join(
-		files.WriteFile("/components.yaml", content),
+		files.WriteFile(file, content),
 		files.WriteFile("/kustomization.yaml", []byte("resources: [components.yaml]\n")))
 	if err != nil {
 		return nil, err
 	}
-	resources, err := run(files, "/")
+	return render(&textFiles{FileSystem: files, aliases: map[string]string{file: path}}, "/")
+}
+
+// render returns the objects of a kustomization.
+func render(files *textFiles, dir string) ([]*unstructured.Unstructured, error) {
+	resources, err := run(files, dir)
 	if err != nil {
-		return nil, fmt.Errorf("running kustomize: %w", err)
+		return nil, err
 	}
-	return parallel.TryMap(resources.Resources(), decode)
+	objects, err := parallel.TryMap(resources.Resources(), decode)
+	if err != nil {
+		return nil, files.explain(err) // kustomize reads the fields of an object when they are used
+	}
+	return objects, nil
 }
 
 // checkDir returns an error that is easier to understand than kustomize's.

@@ -46,7 +46,7 @@ func TestRender_AsKustomizePrints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	resources, err := run(filesys.MakeFsOnDisk(), dir)
+	resources, err := run(&textFiles{FileSystem: filesys.MakeFsOnDisk()}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

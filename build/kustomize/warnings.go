@@ -9,7 +9,6 @@ import (
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // warnings are the lines that kustomize has written to standard error in this process.
@@ -21,7 +20,7 @@ var warnings = struct {
 // run runs kustomize. Kustomize writes a deprecation warning to os.Stderr for each file that it reads, whenever it reads
 // it, and knows no other writer. run writes each distinct line once per process: os.Stderr is a pipe meanwhile, so one
 // directory is rendered at a time.
-func run(files filesys.FileSystem, dir string) (resmap.ResMap, error) {
+func run(files *textFiles, dir string) (resmap.ResMap, error) {
 	warnings.Lock()
 	defer warnings.Unlock()
 	reader, writer, err := os.Pipe()
@@ -39,9 +38,8 @@ func run(files filesys.FileSystem, dir string) (resmap.ResMap, error) {
 		_ = writer.Close()
 		<-copied
 	}()
-	text := &textFiles{FileSystem: files}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(text, dir)
-	if err := text.explain(err); err != nil {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
+	if err := files.explain(err); err != nil {
 		return nil, err
 	}
 	return resources, nil

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // eachObject returns a check of all objects.
@@ -75,9 +76,17 @@ func needs(kind extractor.ProviderType, wanted contract.Role) func(*contract.Bun
 		if b.Metadata.ProviderType != kind || len(b.DefinitionsWithRole(wanted)) > 0 {
 			return nil
 		}
-		return metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
+		findings := metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
+		if kind == infrastructureType && len(b.DefinitionsWithRole(infrastructureRoles...)) > 0 {
+			findings[0].Severity = contract.Warning // such as a provider of managed clusters, or of machines for the clusters of another one
+		}
+		return findings
 	}
 }
+
+// infrastructureRoles are the roles of which an infrastructure provider has at least one. A control plane can run its own
+// nodes.
+var infrastructureRoles = []contract.Role{contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane}
 
 // hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.
 func hasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {

@@ -178,15 +178,26 @@ func electsLeader(argument string) bool {
 }
 
 // checkLeaderElection looks for the permission to write Leases, the only lock that client-go has had since Kubernetes 1.24.
+// Only the creation needs a rule without resourceNames. A controller with an older client-go can have a ConfigMap as its
+// lock.
 func checkLeaderElection(b *contract.Bundle) []contract.Finding {
 	return eachContainer(func(container contract.Value) []contract.Finding {
 		for _, argument := range container.At("args").Items() {
 			if !electsLeader(argument.Text()) {
 				continue
 			}
-			if verb, lacks := b.Grants.Lacks("coordination.k8s.io", contract.Need("leases", "get", "create", "update")); lacks {
-				return []contract.Finding{argument.Finding("%s enables leader election, but no role allows it to %s leases in coordination.k8s.io", contract.NameOf(container), verb)}
+			verb, lacks := b.Grants.OnSomeName().Lacks("coordination.k8s.io", contract.Need("leases", "get", "update"))
+			if !lacks {
+				verb, lacks = b.Grants.Lacks("coordination.k8s.io", contract.Need("leases", "create"))
 			}
+			if !lacks {
+				continue
+			}
+			finding := argument.Finding("%s enables leader election, but no role allows it to %s leases in coordination.k8s.io", contract.NameOf(container), verb)
+			if _, lacksOld := b.Grants.OnSomeName().Lacks("", contract.Need("configmaps", "get", "create", "update")); !lacksOld {
+				finding.Severity = contract.Warning
+			}
+			return []contract.Finding{finding}
 		}
 		return nil
 	})(b)

@@ -8,18 +8,18 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// reference is a Secret or ConfigMap to which a pod refers.
-type reference struct {
+// podReference is a Secret or ConfigMap to which a pod refers.
+type podReference struct {
 	kind     string
 	name     contract.Value
 	optional bool
 }
 
 // references returns the Secrets and ConfigMaps of the volumes and the environment of a pod.
-func references(spec contract.Value) (all []reference) {
+func references(spec contract.Value) (all []podReference) {
 	add := func(kind string, name, of contract.Value) {
 		if name.Text() != "" {
-			all = append(all, reference{kind, name, of.At("optional").Text() == "true"})
+			all = append(all, podReference{kind, name, of.At("optional").Text() == "true"})
 		}
 	}
 	for _, volume := range spec.At("volumes").Items() {

@@ -50,6 +50,15 @@ var bundleRules = []contract.Rule{{
 		return []contract.Finding{version.Finding("%s is no longer served", version.Text())}
 	}),
 }, {
+	ID:       "bundle/kind-exists",
+	Severity: contract.Error,
+	Source:   kubernetes("API groups", "reference/using-api/"),
+	Why:      "The API server rejects an object of a kind that its API group does not have; usually the kind is misspelled.",
+	Fix:      "Correct the kind or the apiVersion.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkKindExists(b, o) })
+	},
+}, {
 	ID:       "bundle/name-valid",
 	Severity: contract.Error,
 	Source:   kubernetes("Object Names and IDs", "concepts/overview/working-with-objects/names/"),
@@ -76,10 +85,11 @@ var bundleRules = []contract.Rule{{
 	Fix:      "Remove metadata.namespace.",
 	Check: eachObject(func(o *contract.Object) []contract.Finding {
 		namespaced, known := contract.Installable[o.Kind]
-		if !known || namespaced || o.Namespace == "" {
+		namespace := o.At("metadata", "namespace")
+		if !known || namespaced || namespace.Text() == "" {
 			return nil
 		}
-		return []contract.Finding{o.At("metadata", "namespace").Finding("%s is cluster-scoped", o.Kind.Kind)}
+		return []contract.Finding{namespace.Finding("%s is cluster-scoped", o.Kind.Kind)}
 	}),
 }, {
 	ID:       "bundle/object-size",
@@ -206,7 +216,7 @@ var bundleRules = []contract.Rule{{
 	Why:      "Providers share a namespace. Pods with the default service account share its permissions.",
 	Fix:      "Add a ServiceAccount and name it in spec.template.spec.serviceAccountName.",
 	Check: eachPod(func(spec contract.Value) []contract.Finding {
-		account := spec.At("serviceAccountName")
+		account := contract.ServiceAccount(spec)
 		if text := account.Text(); text != "" && text != "default" {
 			return nil
 		}
@@ -250,7 +260,7 @@ var bundleRules = []contract.Rule{{
 	Fix:      "Add the ServiceAccount to the manifests, in the namespace of the workload.",
 	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
 		return eachPod(func(spec contract.Value) []contract.Finding {
-			account := spec.At("serviceAccountName")
+			account := contract.ServiceAccount(spec)
 			name, namespace := account.Text(), spec.Object.Namespace
 			if name == "" || name == "default" || b.Has(object.ServiceAccount, namespace, name) {
 				return nil
@@ -327,6 +337,34 @@ var bundleRules = []contract.Rule{{
 	Fix:      "Correct the expression as the message says.",
 	Check:    eachObject(checkExpressions),
 }}
+
+// checkKindExists compares with the kinds of Kubernetes, in any version, and of cert-manager.
+func checkKindExists(b *contract.Bundle, o *contract.Object) []contract.Finding {
+	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
+	_, wasRemoved := removed[gv.String()]
+	kinds := kindsOf(gv.Group)
+	if err != nil || gv.Empty() || wasRemoved || o.Kind.Kind == "" || len(kinds) == 0 || kinds[o.Kind.Kind] || b.Defined(o.Kind.Group, o.Kind.Kind) != nil {
+		return nil
+	}
+	return []contract.Finding{o.At("kind").Finding("the group %s has no kind %s", contract.QuotedGroup(gv.Group), o.Kind.Kind)}
+}
+
+// kindsOf returns the kinds of a group; none for a group whose kinds are unknown.
+func kindsOf(group string) map[string]bool {
+	kinds := map[string]bool{}
+	switch group {
+	case object.CertManagerGroup:
+		return map[string]bool{"Certificate": true, "CertificateRequest": true, "Issuer": true, "ClusterIssuer": true}
+	case object.CustomResourceDefinition.Group:
+		return map[string]bool{"CustomResourceDefinition": true}
+	}
+	for known := range scheme.Scheme.AllKnownTypes() {
+		if known.Group == group {
+			kinds[known.Kind] = true
+		}
+	}
+	return kinds
+}
 
 const (
 	maxObject      = 3 << 19 // 1.5 MiB, the limit of requests to etcd
@@ -517,16 +555,21 @@ func checkIdentity(o *contract.Object) (findings []contract.Finding) {
 }
 
 func checkSelector(o *contract.Object) []contract.Finding {
-	selector, labels := o.At("spec", "selector", "matchLabels"), o.At("spec", "template", "metadata", "labels")
-	wanted := 0
-	for key, value := range selector.Fields() {
-		wanted++
+	selector, labels := o.At("spec", "selector"), o.At("spec", "template", "metadata", "labels")
+	parsed, err := contract.Selector(selector)
+	if err != nil {
+		return nil // bundle/field-value reports an invalid selector
+	}
+	if !selector.Exists() || parsed.Empty() {
+		return []contract.Finding{selector.At("matchLabels").Finding("the selector is empty")}
+	}
+	for key, value := range selector.At("matchLabels").Fields() {
 		if labels.At(key).Text() != value.Text() {
 			return []contract.Finding{value.Finding("the pod template has no label %s: %s", key, value.Text())}
 		}
 	}
-	if wanted == 0 && !o.At("spec", "selector", "matchExpressions").Exists() {
-		return []contract.Finding{selector.Finding("the selector is empty")}
+	if !contract.Selects(selector, labels) { // the expressions
+		return []contract.Finding{selector.At("matchExpressions").Finding("the selector does not match the labels of the pod template")}
 	}
 	return nil
 }
@@ -560,7 +603,7 @@ func injectsCertificate(b *contract.Bundle) string {
 }
 
 // makes reports whether the bundle has the referenced object, or an object that creates it.
-func makes(b *contract.Bundle, ref reference, namespace string) bool {
+func makes(b *contract.Bundle, ref podReference, namespace string) bool {
 	text := ref.name.Text()
 	return slices.ContainsFunc(b.Objects, func(o *contract.Object) bool {
 		if o.Namespace != namespace {

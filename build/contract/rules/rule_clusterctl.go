@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	"github.com/fluxcd/pkg/envsubst"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -113,14 +115,25 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "The node's configuration decides the registry of such an image; image overrides and mirrors do not apply to it.",
 	Fix:      "Name the registry, also if it is docker.io.",
-	Check: eachContainer(func(container contract.Value) []contract.Finding {
-		image := container.At("image")
-		host, _, found := strings.Cut(image.Text(), "/")
-		if image.Text() == "" || contract.HasVariable(image.Text()) || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
-			return nil
-		}
-		return []contract.Finding{image.Finding("image %s has no registry", image.Text())}
-	}),
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return eachContainer(func(container contract.Value) []contract.Finding {
+			image := container.At("image")
+			host, _, found := strings.Cut(image.Text(), "/")
+			isNamed := found && (strings.ContainsAny(host, ".:") || host == "localhost")
+			if image.Text() == "" || contract.HasVariable(image.Text()) || isNamed || b.Release != nil && len(checkClusterctlImage(container)) > 0 {
+				return nil
+			}
+			return []contract.Finding{image.Finding("image %s has no registry", image.Text())}
+		})(b)
+	},
+}, {
+	ID:       "clusterctl/image-name",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "clusterctl parses the image of each container of a Deployment and a DaemonSet, also without image overrides, and fails at a name without registry: \"repository name must be canonical\".",
+	Fix:      "Write the full name with the registry: docker.io/library/nginx, not nginx.",
+	Check:    eachContainer(checkClusterctlImage),
 }, {
 	ID:       "clusterctl/deployment-present",
 	Severity: contract.Error,
@@ -354,12 +367,17 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Variables"),
 	Why:      "Variables are replaced before the text is parsed as YAML. An invalid expression prevents the installation of the whole provider.",
 	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
-	Check: eachVariableLine(func(line string) string {
-		if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
-			return "invalid variable expression:  " + err.Error()
-		}
-		return ""
-	}),
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return eachVariableLine(func(line string) string {
+			if b.Release != nil { // clusterctl removes the spaces first
+				line = legacyVariable.ReplaceAllStringFunc(line, func(text string) string { return strings.Join(strings.Fields(text), "") })
+			}
+			if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
+				return "invalid variable expression:  " + err.Error()
+			}
+			return ""
+		})(b)
+	},
 }, {
 	ID:       "clusterctl/variables-legacy-space",
 	Severity: contract.Warning,
@@ -419,6 +437,19 @@ var clusterctlRules = []contract.Rule{{
 	Check:    eachTemplateFile(contract.ClusterClassFile, checkClusterClassReferences),
 }}
 
+// checkClusterctlImage parses the image of a container in the components of a release, as clusterctl does.
+func checkClusterctlImage(container contract.Value) []contract.Finding {
+	image := container.At("image")
+	isInstalled := slices.Contains([]schema.GroupKind{object.Deployment, object.DaemonSet}, container.Object.Kind) && !strings.Contains(image.Path, "ephemeralContainers")
+	if !isInstalled || contract.HasVariable(image.Text()) {
+		return nil
+	}
+	if _, err := reference.ParseNamed(image.Text()); err != nil {
+		return []contract.Finding{image.Finding("%s: clusterctl rejects the image %q: %v", contract.NameOf(container), image.Text(), err)}
+	}
+	return nil
+}
+
 func checkOneProvider(b *contract.Bundle) (findings []contract.Finding) {
 	first := ""
 	for _, o := range b.Objects {
@@ -439,7 +470,7 @@ func checkOneProvider(b *contract.Bundle) (findings []contract.Finding) {
 func checkManager(b *contract.Bundle) []contract.Finding {
 	deployments := b.OfKind(object.Deployment)
 	for _, o := range deployments {
-		for container := range contract.Containers(o) {
+		for _, container := range contract.PodSpec(o).At("containers").Items() {
 			if container.At("name").Text() == "manager" {
 				return nil
 			}

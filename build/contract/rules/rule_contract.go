@@ -68,6 +68,20 @@ var contractRules = []contract.Rule{{
 	Fix:      "Label the CRD with cluster.x-k8s.io/v1beta2: <versions>, joined by \"_\"; cluster.x-k8s.io/v1beta1 if it implements the older contract.",
 	Check:    eachWithRole(checkLabelPresent),
 }, {
+	ID:       "contract/field-types",
+	Severity: contract.Error,
+	Source:   contractOverview,
+	Why:      "Cluster API reads and writes the field with the type of the contract, and fails at an object with another type.",
+	Fix:      "Use the type of the contract.",
+	Check:    eachDefinition(func(b *contract.Bundle) []*contract.Definition { return b.WithRole() }, checkFieldTypes),
+}, {
+	ID:       "contract/field-parts",
+	Severity: contract.Error,
+	Source:   contractOverview,
+	Why:      "The API server silently drops fields that the schema does not have: what Cluster API writes there is lost, and what it reads there is never set.",
+	Fix:      "Add the field to the schema, or use the type of Cluster API for the object.",
+	Check:    eachDefinition(func(b *contract.Bundle) []*contract.Definition { return b.WithRole() }, checkFieldParts),
+}, {
 	ID:       "contract/label-format",
 	Severity: contract.Error,
 	Source:   resourceVersions,

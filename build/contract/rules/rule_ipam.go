@@ -37,7 +37,7 @@ var ipamRules = []contract.Rule{{
 			return nil
 		}
 		return b.Grants.Lacking(b, "ipam.cluster.x-k8s.io",
-			contract.Need("ipaddressclaims", "get", "list", "watch"),
+			contract.Need("ipaddressclaims", "get", "list", "watch"), contract.Need("ipaddressclaims/status", "patch|update"),
 			contract.Need("ipaddresses", "get", "list", "watch", "create", "delete"))
 	},
 }}

@@ -119,7 +119,7 @@ var metadataYAMLRules = []contract.Rule{{
 	}),
 }, {
 	ID:       "metadata-yaml/contract-matches-labels",
-	Severity: contract.Warning,
+	Severity: contract.Error,
 	Only:     contract.FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "The contract must match the labels of the CRDs. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards.",
@@ -212,7 +212,11 @@ func checkLabelledContract(b *contract.Bundle, m *contract.Object) []contract.Fi
 	if own == nil || !slices.Contains(everyContract, own.contract.Text()) || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
 		return nil
 	}
-	return []contract.Finding{own.contract.Finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))}
+	finding := own.contract.Finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))
+	if slices.Contains(labelled, own.contract.Text()) {
+		finding.Severity = contract.Warning // some of the CRDs have the contract
+	}
+	return []contract.Finding{finding}
 }
 
 // labelledContracts returns the contracts of the CRDs by their labels, oldest first, also those that Cluster API no longer

@@ -78,6 +78,26 @@ var rbacRules = []contract.Rule{{
 		return findings
 	},
 }, {
+	ID:       "rbac/own-kinds",
+	Severity: contract.Warning,
+	Source:   kubernetes("Role and ClusterRole", rbacPage),
+	Why:      "A controller that cannot list and watch a kind of its provider fails when it reads the first object of the kind, because its cache watches the kind.",
+	Fix:      "Grant get, list and watch of the resource to the controller's service account.",
+	Check:    checkOwnKinds,
+}, {
+	ID:       "rbac/broad-subject",
+	Severity: contract.Warning,
+	Source:   kubernetes("Least privilege", goodPractices),
+	Why:      "Every user, or every service account of the cluster, has the permissions of the role.",
+	Fix:      "Bind the role to the ServiceAccount of the provider.",
+	Check: eachSubject(func(subject contract.Value) []contract.Finding {
+		name := subject.At("name")
+		if kind := subject.At("kind").Text(); kind == "ServiceAccount" || !slices.Contains(allUsers, name.Text()) {
+			return nil
+		}
+		return []contract.Finding{name.Finding("the role is granted to %s", name.Text())}
+	}),
+}, {
 	ID:       "rbac/read-clusters",
 	Severity: contract.Warning,
 	Source:   forInfraCluster("RBAC"),
@@ -195,6 +215,26 @@ const (
 	rbacPage           = "reference/access-authn-authz/rbac/"
 	goodPractices      = "concepts/security/rbac-good-practices/"
 )
+
+// allUsers are the groups and users that stand for all users or all service accounts.
+var allUsers = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:anonymous"}
+
+// checkOwnKinds reports kinds without a contract; rbac/own-types reports the others.
+func checkOwnKinds(b *contract.Bundle) (findings []contract.Finding) {
+	if len(b.OfKind(object.Deployment)) == 0 || len(b.Grants) == 0 {
+		return nil
+	}
+	own := notTemplates(b)
+	for _, d := range b.Definitions {
+		if slices.Contains(own, d) || strings.HasSuffix(d.DefinedKind, "Template") { // many controllers never read templates
+			continue
+		}
+		if verb, lacks := b.Grants.OnSomeName().Lacks(d.Group, contract.Need(lowerPlural(d), "get", "list", "watch")); lacks {
+			findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s", verb, lowerPlural(d)))
+		}
+	}
+	return findings
+}
 
 // eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not include.
 func eachOwnGroup(check func(*contract.Bundle, *contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {

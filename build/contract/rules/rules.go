@@ -17,7 +17,7 @@ var examples embed.FS
 func All() []contract.Rule {
 	rules := slices.Concat(bootstrapConfigRules, bundleRules, classifyRules, clusterctlRules, contractRules, controlPlaneRules, crdRules,
 		extensionConfigRules, infraClusterRules, infraMachineRules, infraMachineTemplateRules, infraMachinePoolRules, installerRules, ipamRules,
-		layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, templateRules, webhookRules)
+		layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, startupRules, templateRules, webhookRules)
 	for i := range rules {
 		rules[i] = rules[i].WithExamples(examples)
 	}

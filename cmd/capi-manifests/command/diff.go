@@ -22,7 +22,8 @@ whether B may replace A.
 
 A and B are two releases, each an images.json, or two images, OCI layouts, archives or
 directories with a bundle. A kustomize directory, or a YAML file such as the components.yaml
-of a clusterctl release, is rendered as "validate" does. Of releases every provider is compared, or with --platform the
+of a clusterctl release, is rendered as "validate" does; --provider-name, --provider-type,
+--provider-version, --image-name and --image describe the provider on both sides. Of releases every provider is compared, or with --platform the
 components that a cluster of that platform installs. Objects are compared field by field.
 In addition, diff reports
 

@@ -5,6 +5,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ type diffSourceFlags struct {
 	cacheDir  string
 	allowTags bool
 	variables []string
+	provider  providerFlags
 }
 
 func (o *diffSourceFlags) register(cmd *cobra.Command) {
@@ -31,6 +33,7 @@ func (o *diffSourceFlags) register(cmd *cobra.Command) {
 	set.StringArrayVar(&o.variables, "var", nil, "`name=value` of a variable in the manifests of releases; may be repeated")
 	set.StringVar(&o.cacheDir, "cache-dir", "", "cache `directory` for the bundles of releases")
 	cli.CompletePlatform(cmd)
+	o.provider.registerNames(cmd)
 	_ = cmd.MarkFlagDirname("cache-dir") // the flag exists
 }
 
@@ -58,7 +61,10 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after d
 			}
 		}
 	}
-	open := func(src string) (diffreport.Side, error) { return openProvider(cmd, src) }
+	if given := o.provider.given(); len(given) > 0 && !(isKustomize(a) || isKustomize(b)) {
+		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(fmt.Errorf("%s: only valid for kustomize directories and YAML files; neither %s nor %s is one", strings.Join(given, ", "), a, b))
+	}
+	open := func(src string) (diffreport.Side, error) { return o.openProvider(cmd, src) }
 	if isA {
 		open = func(src string) (diffreport.Side, error) {
 			from := release.Source{File: src, AllowTags: o.allowTags, CacheDir: o.cacheDir}
@@ -70,15 +76,20 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after d
 	return before, after, errors.Join(errA, errB)
 }
 
-// openProvider reads a bundle, or renders a YAML file or a kustomize directory as validate does.
-func openProvider(cmd *cobra.Command, src string) (diffreport.Side, error) {
-	isKustomize := source.KustomizationIn(src) != "" && source.BundleIn(src) == ""
-	if !isKustomize && !kustomize.IsManifests(src) {
+// isKustomize reports whether a source is rendered: a YAML file or a kustomize directory.
+func isKustomize(src string) bool {
+	return kustomize.IsManifests(src) || source.KustomizationIn(src) != "" && source.BundleIn(src) == ""
+}
+
+// openProvider reads a bundle, or renders a YAML file or a kustomize directory as validate does, with the flags that describe
+// the provider.
+func (o *diffSourceFlags) openProvider(cmd *cobra.Command, src string) (diffreport.Side, error) {
+	if !isKustomize(src) {
 		return diffreport.Read(cmd.Context(), cmd.ErrOrStderr(), src)
 	}
-	bundle, err := (&kustomizeFlags{}).render(cmd, src)
+	bundle, err := (&kustomizeFlags{o.provider}).render(cmd, src)
 	if _, isOptions := errors.AsType[*transform.OptionsError](err); isOptions {
-		err = fmt.Errorf("rendering %s: %w; compare bundles that \"capi-manifests generate\" created with these flags", src, err)
+		err = fmt.Errorf("rendering %s: %w", src, err)
 	}
 	if err != nil {
 		return diffreport.Side{}, err

@@ -130,6 +130,18 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	f.complete(cmd)
 }
 
+// registerNames registers only the flags that name the provider and its images.
+func (f *providerFlags) registerNames(cmd *cobra.Command) {
+	all := cobra.Command{}
+	f.register(&all)
+	every := f.set
+	f.set = pflag.NewFlagSet("provider", pflag.ContinueOnError)
+	for _, name := range []string{"provider-name", "provider-type", "provider-version", "image-name", "image"} {
+		f.set.AddFlag(every.Lookup(name))
+	}
+	cmd.Flags().AddFlagSet(f.set)
+}
+
 // given returns the flags that are set on the command line, such as "--platform".
 func (f *providerFlags) given() (names []string) {
 	f.set.VisitAll(func(flag *pflag.Flag) {
