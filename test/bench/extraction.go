@@ -67,7 +67,6 @@ func (b *extractBench) measure(ctx context.Context) error {
 		{"extract-packed", b.release.packed, "packed", true, false},
 		{"extract-restarted", b.release.packed, "packed", false, false},
 		{"extract-changed", b.release.changed, "packed", false, false},
-		{"extract-hinted", b.release.hinted, "hinted", false, true},
 		{"extract-squashed", b.release.squashed, "squashed", true, false},
 		{"extract-squashed-restarted", b.release.squashed, "squashed", false, false},
 		{"extract-empty", b.release.empty, "empty", false, true},

@@ -31,8 +31,6 @@ type release struct {
 	changed []string
 	// squashed have a base, and the bundle after the program in one layer.
 	squashed []string
-	// hinted are squashed, with the bundle before the program and a hint.
-	hinted []string
 	// empty have a base and a program.
 	empty []string
 	// total is the size of the packed ones.
@@ -85,8 +83,7 @@ func (r *release) add(s *server, b *block, base v1.Descriptor, n, images, scale 
 	last, err2 := b.layer(s, "", 0, files, nil)
 	lastNewer, err3 := b.layer(s, "", 0, newer, nil)
 	after, err4 := b.layer(s, "squashed-"+name, size, nil, files)
-	before, err5 := b.layer(s, "hinted-"+name, size, files, nil)
-	for _, err := range []error{err1, err2, err3, err4, err5} {
+	for _, err := range []error{err1, err2, err3, err4} {
 		if err != nil {
 			return err
 		}
@@ -103,7 +100,6 @@ func (r *release) add(s *server, b *block, base v1.Descriptor, n, images, scale 
 		{&r.packed, []v1.Descriptor{base, program, last}, remote.LocatorAnnotations(last.Digest, files), 1},
 		{&r.changed, []v1.Descriptor{base, program, lastNewer}, remote.LocatorAnnotations(lastNewer.Digest, newer), 1},
 		{&r.squashed, []v1.Descriptor{base, after}, nil, 1},
-		{&r.hinted, []v1.Descriptor{base, before}, remote.LocatorAnnotations(before.Digest, files), 1},
 		{&r.empty, []v1.Descriptor{base, program}, nil, 0},
 	} {
 		reference, err := s.image("providers/"+name, image.layers, image.hints, image.bundles)

@@ -13,7 +13,7 @@ import (
 
 // rowIDs are the rows of the table, in their order. docs/performance.md explains each.
 var rowIDs = []string{
-	"extract-packed", "extract-restarted", "extract-changed", "extract-hinted", "extract-squashed", "extract-squashed-restarted", "extract-empty",
+	"extract-packed", "extract-restarted", "extract-changed", "extract-squashed", "extract-squashed-restarted", "extract-empty",
 	"first-write", "install", "repair", "upgrade-one", "upgrade-all", "restart", "memory-peak", "memory-rest",
 	"load-first-write", "load-install", "load-restart", "load-memory-peak", "load-memory-rest",
 }
