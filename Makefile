@@ -10,7 +10,7 @@ export GOFLAGS := -trimpath -tags=$(TAG) -gcflags=all=-dwarf=false -ldflags=-s $
 
 MODULES := . third_party/boxcutter third_party/boxcutter/conformance test/controlplane test/clusterctl test/helm test/extension
 # Modules that only pin programs, which their tools and main packages are.
-PINS := test/realnode/node test/realnode/runtime
+PINS := test/realnode/node test/realnode/runtime test/realnode/providers
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 # Folders with more test data: rendered providers, and repositories of providers. The tests
 # that need PROVIDERS are compiled only if it is set.
@@ -32,11 +32,16 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running)
+demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running; REAL=1 runs them on a real node, with Machines)
+ifdef REAL
+	@go build -o bin/ ./test/realnode/cmd/journey
+	@bin/journey
+else
 	@echo "Building the programs and the demonstration; the first time takes some minutes."
 	@go build -v $(LDFLAGS) -o bin/ ./cmd/... ./test/demo $(CONTROLPLANE) 2>&1 | $(COUNT)
 	@bin/controlplane build
 	@bin/demo $(if $(KEEP),--keep)
+endif
 
 # The packages with the longest tests have a go test of their own, beside which all others run.
 SLOW := ./test/e2e ./install ./test/demo ./cmd/capi-manifests
@@ -75,7 +80,7 @@ test-others: # A module that fails does not stop the others. Packages in reverse
 TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
 .PHONY: test-cluster
 test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2)
-	$(TEST_CLUSTER) -p 1 -timeout 15m ./test/realnode ./test/realnode/cmd/realnode
+	$(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode/...
 
 .PHONY: realnode
 realnode: controlplane ## Run a cluster with one real node until Ctrl-C

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journey
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/realnode"
+)
+
+// Files in the folder of a run.
+const (
+	managersFolder  = "managers"
+	providersFolder = "cluster-api" // the kustomize directories, as in a clone of Cluster API
+	imageFolder     = "image"       // the operator's image, an OCI layout
+	deployFolder    = "project"     // the operator's manifests
+	toolFile        = "capi-manifests"
+)
+
+// provider is a provider of the journey: its program, its kustomize directory in Cluster API's repository, and the rest of
+// what generate needs.
+type provider struct {
+	key, main, config string
+	name, kind        string
+	placeholder       string // the image in the manifests
+	platform          string
+}
+
+// platform is the platform of the cluster.
+const platform = "None" // as in docs/install.md
+
+var providers = []provider{
+	{key: "core", main: "sigs.k8s.io/cluster-api/core", config: "core/config", name: "cluster-api", kind: "core",
+		placeholder: "registry.k8s.io/cluster-api/cluster-api-controller:v1.14.2"},
+	{key: "bootstrap", main: "sigs.k8s.io/cluster-api/bootstrap/kubeadm", config: "bootstrap/kubeadm/config", name: "cluster-api-bootstrap-kubeadm", kind: "bootstrap",
+		placeholder: "registry.k8s.io/cluster-api/kubeadm-bootstrap-controller:v1.14.2"},
+	{key: "control-plane", main: "sigs.k8s.io/cluster-api/controlplane/kubeadm", config: "controlplane/kubeadm/config", name: "cluster-api-control-plane-kubeadm", kind: "controlplane",
+		placeholder: "registry.k8s.io/cluster-api/kubeadm-control-plane-controller:v1.14.2"},
+	{key: "docker", main: "sigs.k8s.io/cluster-api/test/infrastructure/docker", config: "test/infrastructure/docker/config", name: "cluster-api-provider-docker", kind: "infrastructure",
+		placeholder: "gcr.io/k8s-staging-cluster-api/capd-manager:v1.14.2", platform: platform},
+}
+
+// Prepare builds everything that the journey needs into the folder of a run. It needs the go command and make, so it runs
+// outside of the namespaces.
+func Prepare(ctx context.Context, dir string, progress io.Writer) error {
+	if err := realnode.Build(ctx, dir, progress); err != nil {
+		return err
+	}
+	for _, p := range providers {
+		if err := realnode.Compile(ctx, "providers", p.main, filepath.Join(dir, managersFolder, p.key), progress); err != nil {
+			return err
+		}
+	}
+	if err := copyManifests(ctx, dir); err != nil {
+		return err
+	}
+	return buildProject(ctx, dir, progress)
+}
+
+// buildProject runs the make targets of the project, and copies the results and the manifests.
+func buildProject(ctx context.Context, dir string, progress io.Writer) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "building the operator's image and capi-manifests")
+	command := exec.CommandContext(ctx, "make", "--no-print-directory", "image", "build")
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("running make image build: %w\n%s", err, output)
+	}
+	copies := map[string]string{
+		"_output/image": imageFolder, "manifests": deployFolder + "/manifests", "deploy": deployFolder + "/deploy", "docs": deployFolder + "/docs",
+	}
+	for from, to := range copies {
+		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(filepath.Join(root, from))); err != nil {
+			return fmt.Errorf("copying %s: %w", from, err)
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(root, "bin", toolFile))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, toolFile), content, 0o755)
+}
+
+// repository returns the folder of this repository.
+func repository(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/capi-installer/capi-installer").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// copyManifests copies the kustomize directories of the providers to their paths in Cluster API's repository. Cluster API
+// reconciles topologies only with a feature gate, whose variable has the default false.
+func copyManifests(ctx context.Context, dir string) error {
+	copied, err := os.MkdirTemp(dir, "kustomize-")
+	if err != nil {
+		return err
+	}
+	found, err := fixture.Providers(ctx, copied)
+	if err != nil {
+		return err
+	}
+	docker, err := fixture.DockerProvider(ctx, copied)
+	if err != nil {
+		return err
+	}
+	for _, source := range append(found, docker) {
+		for _, p := range providers {
+			if p.name != source.Name {
+				continue
+			}
+			target := filepath.Join(dir, providersFolder, p.config)
+			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+				return err
+			}
+			if err := os.Rename(filepath.Dir(source.Kustomization), target); err != nil {
+				return err
+			}
+			if err := replaceInFile(filepath.Join(target, "manager/manager.yaml"), "${CLUSTER_TOPOLOGY:=false}", "${CLUSTER_TOPOLOGY:=true}"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func replaceInFile(path, old, replacement string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(strings.ReplaceAll(string(content), old, replacement)), 0o600)
+}

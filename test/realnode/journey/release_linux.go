@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journey
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/capi-installer/capi-installer/test/realnode"
+)
+
+// release is a release of providers: its version, and its images by key.
+type release struct {
+	version string
+	images  map[string]string
+}
+
+// firstRelease configures capi-manifests for the registry and makes the first release.
+func (j *Journey) firstRelease(ctx context.Context) error {
+	if err := j.logIn(); err != nil {
+		return err
+	}
+	var err error
+	if j.operatorImage, err = j.pushOperator(); err != nil {
+		return err
+	}
+	j.current, err = j.makeRelease(ctx, "1.0.0")
+	return err
+}
+
+// logIn writes the configuration of registries that podman, skopeo and capi-manifests use, which is that of the operator, too.
+func (j *Journey) logIn() error {
+	host := j.node.Registry.Host()
+	user, password := j.node.Credentials()
+	login := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	for name, content := range map[string]string{
+		"registries.conf":             fmt.Sprintf("[[registry]]\nlocation = %q\n[[registry.mirror]]\nlocation = %q\n", realnode.PublicRegistry, host),
+		"auth.json":                   fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, host, login),
+		"certs.d/" + host + "/ca.crt": string(j.node.CA()),
+	} {
+		path := filepath.Join(j.path("home/.config/containers"), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushOperator pushes the image of make image.
+func (j *Journey) pushOperator() (string, error) {
+	index, err := layout.ImageIndexFromPath(j.path(imageFolder))
+	if err != nil {
+		return "", fmt.Errorf("reading the operator's image: %w", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return "", err
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		return "", err
+	}
+	return j.node.Push("capi-installer", image)
+}
+
+// makeRelease generates and packs all providers with the documented commands.
+func (j *Journey) makeRelease(ctx context.Context, version string) (release, error) {
+	r := release{version: version, images: map[string]string{}}
+	for _, p := range providers {
+		var err error
+		if r.images[p.key], err = j.makeProvider(ctx, p, version); err != nil {
+			return release{}, fmt.Errorf("making %s of release %s: %w", p.key, version, err)
+		}
+	}
+	j.Report("release %s: %d provider images in %s", version, len(r.images), j.node.Registry.Host())
+	return r, nil
+}
+
+func (j *Journey) makeProvider(ctx context.Context, p provider, version string) (string, error) {
+	base, err := j.managerImage(filepath.Join(managersFolder, p.key), version)
+	if err != nil {
+		return "", err
+	}
+	if _, err := j.node.Registry.PushTag("bases/"+p.key, version, base); err != nil {
+		return "", err
+	}
+	kustomization := filepath.Join(providersFolder, p.config, "default")
+	bundle := filepath.Join("bundles", version, p.key)
+	arguments := []string{"generate", kustomization, "--output-dir", bundle, "--profile", "kubernetes",
+		"--provider-name", p.name, "--provider-type", p.kind, "--provider-version", "v" + version, "--image-name", p.placeholder}
+	if p.platform != "" {
+		arguments = append(arguments, "--platform", p.platform)
+	}
+	if _, err := j.tool(ctx, arguments...); err != nil {
+		return "", err
+	}
+	host := j.node.Registry.Host()
+	if _, err := j.tool(ctx, "pack", bundle, "--base", host+"/bases/"+p.key+":"+version, "--push", host+"/"+p.key+":"+version); err != nil {
+		return "", err
+	}
+	// The reference by digest names the public registry, of which the node's is the mirror.
+	out, err := j.tool(ctx, "images", p.key+"="+host+"/"+p.key+":"+version)
+	if err != nil {
+		return "", err
+	}
+	var images map[string]string
+	if err := json.Unmarshal([]byte(out), &images); err != nil {
+		return "", fmt.Errorf("reading the output of capi-manifests images: %w", err)
+	}
+	return strings.Replace(images[p.key], host, realnode.PublicRegistry, 1), nil
+}
+
+// managerImage returns the image of a manager, which differs between versions.
+func (j *Journey) managerImage(program, version string) (v1.Image, error) {
+	image, err := realnode.ProgramImage(j.path(program), "/manager")
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Config.Labels = map[string]string{"org.opencontainers.image.version": version}
+	return mutate.ConfigFile(image, config)
+}
