@@ -106,6 +106,17 @@ type ImageReference string
 // +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[a-f0-9]{64}$')",message="must be a SHA-256 digest: sha256:<64 hex digits>"
 type Digest string
 
+// ObservedRelease identifies an images.json.
+type ObservedRelease struct {
+	// version is the content of the file release-version next to images.json; the release of the program without that file.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Version string `json:"version,omitempty"`
+	// imagesDigest is the SHA-256 of images.json.
+	// +required
+	ImagesDigest Digest `json:"imagesDigest"`
+}
+
 // ClusterAPIStatus is the observed state.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.currentVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.currentVersion))",message="currentVersion must name an entry of versions"
@@ -116,6 +127,11 @@ type ClusterAPIStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// observedRelease identifies the images.json that the installer has read last. Until it equals the release that
+	// was requested, the rest of the status describes an earlier one.
+	// +optional
+	ObservedRelease *ObservedRelease `json:"observedRelease,omitempty"`
 
 	// currentVersion is the version that was last installed completely.
 	// +kubebuilder:validation:MaxLength=63

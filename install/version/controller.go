@@ -71,11 +71,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Official.AddUnmanaged(ctx, state.Cluster); err != nil {
 		return reconcile.Result{}, err
 	}
-	outcome := r.outcome(ctx, state)
+	files := r.readRelease()
+	outcome := r.outcome(ctx, state, files)
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
-	reported, err := r.Reporter.Report(ctx, nil, status.Version, outcome, r.recordVerdicts(ctx, outcome))
+	reported, err := r.Reporter.Report(ctx, nil, status.Version, outcome, func(s *v1alpha1.ClusterAPIStatus) {
+		files.record(s)
+		r.recordVerdicts(ctx, outcome, s)
+	})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -104,12 +108,12 @@ func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 
 // outcome decides on a version and stores it. An error leaves the existing versions
 // unchanged.
-func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot) status.Outcome {
+func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files releaseFiles) status.Outcome {
 	existing, err := r.repairedConfigMaps(ctx, state)
 	if err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	inputs, outcome := r.readInputs(ctx, state.Cluster, existing)
+	inputs, outcome := r.readInputs(ctx, state.Cluster, existing, files)
 	if outcome.Reason != reason.AsExpected {
 		return outcome
 	}

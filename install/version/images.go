@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -38,13 +40,61 @@ func imagesReason(err error) reason.Reason {
 	return reason.ImagesInvalid
 }
 
-// images reads the release's images and applies the overrides.
-func (r *Reconciler) images(overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
-	data, err := r.readImages()
-	if err != nil {
-		return nil, err
+// releaseFiles are the files of a release: images.json and the release-version next to it.
+type releaseFiles struct {
+	// version is the release of images.json; the program's without a file release-version.
+	version string
+	images  []byte
+	// err is the error of reading them.
+	err error
+}
+
+// readRelease reads the files of the release. Both must come from the same directory, but an
+// update of a mounted ConfigMap replaces a symbolic link and removes the previous
+// directory, so it tries three times.
+func (r *Reconciler) readRelease() (files releaseFiles) {
+	for range 3 {
+		files, files.err = r.readReleaseOnce()
+		if !errors.Is(files.err, fs.ErrNotExist) {
+			break
+		}
 	}
-	images, err := imagesjson.Parse(data)
+	return files
+}
+
+func (r *Reconciler) readReleaseOnce() (releaseFiles, error) {
+	path, err := filepath.EvalSymlinks(r.ImagesJSON)
+	if errors.Is(err, fs.ErrNotExist) {
+		if flat, flatErr := flatImages(filepath.Dir(r.ImagesJSON)); flat != nil || flatErr != nil {
+			return releaseFiles{version: r.Release, images: flat}, flatErr
+		}
+	}
+	if err != nil {
+		return releaseFiles{}, fmt.Errorf("reading images.json: %w", err)
+	}
+	release, err := os.ReadFile(filepath.Join(filepath.Dir(path), releaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		release, err = []byte(r.Release), nil
+	}
+	if err != nil {
+		return releaseFiles{}, fmt.Errorf("reading the release of images.json: %w", err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return releaseFiles{}, fmt.Errorf("reading images.json: %w", err)
+	}
+	return releaseFiles{version: strings.TrimSpace(string(release)), images: data}, nil
+}
+
+// parse returns the images of the program's release with the overrides.
+func (r *Reconciler) parse(files releaseFiles, overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
+	if files.err != nil {
+		return nil, files.err
+	}
+	if files.version != r.Release {
+		return nil, &StaleError{Path: r.ImagesJSON, Is: files.version, Want: r.Release}
+	}
+	images, err := imagesjson.Parse(files.images)
 	if err != nil {
 		return nil, fmt.Errorf("reading images.json: %w", err)
 	}
@@ -55,39 +105,9 @@ func (r *Reconciler) images(overrides []v1alpha1.ImageOverride) (imagesjson.Imag
 	return images, nil
 }
 
-// readImages reads images.json if it belongs to the program's release. Both files
-// must come from the same directory, but an update of a mounted ConfigMap replaces
-// a symbolic link and removes the previous directory, so it tries three times.
-func (r *Reconciler) readImages() (data []byte, err error) {
-	for range 3 {
-		data, err = r.readImagesOnce()
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+// record returns the change that records the files as the observed release; nothing if they could not be read.
+func (f releaseFiles) record(s *v1alpha1.ClusterAPIStatus) {
+	if f.images != nil {
+		s.ObservedRelease = &v1alpha1.ObservedRelease{Version: f.version, ImagesDigest: v1alpha1.Digest(digest.FromBytes(f.images))}
 	}
-	return data, err
-}
-
-func (r *Reconciler) readImagesOnce() ([]byte, error) {
-	path, err := filepath.EvalSymlinks(r.ImagesJSON)
-	if errors.Is(err, fs.ErrNotExist) {
-		if flat, flatErr := flatImages(filepath.Dir(r.ImagesJSON)); flat != nil || flatErr != nil {
-			return flat, flatErr
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading images.json: %w", err)
-	}
-	release, err := os.ReadFile(filepath.Join(filepath.Dir(path), releaseFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the release of images.json: %w", err)
-	}
-	if is := strings.TrimSpace(string(release)); err == nil && is != r.Release {
-		return nil, &StaleError{Path: r.ImagesJSON, Is: is, Want: r.Release}
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading images.json: %w", err)
-	}
-	return data, nil
 }

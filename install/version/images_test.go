@@ -8,7 +8,40 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/imagesjson"
 )
+
+// parsed reads the files of the release and returns its images.
+func parsed(r *Reconciler) (imagesjson.Images, error) { return r.parse(r.readRelease(), nil) }
+
+// TestReleaseFiles_AreRecorded also if they belong to another release than the program: status then waits for the program.
+func TestReleaseFiles_AreRecorded(t *testing.T) {
+	dir := t.TempDir()
+	r := &Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"}
+	before := v1alpha1.ObservedRelease{Version: "4.21.0", ImagesDigest: "sha256:1"}
+	status := v1alpha1.ClusterAPIStatus{ObservedRelease: &before}
+	if r.readRelease().record(&status); *status.ObservedRelease != before {
+		t.Errorf("without files: got %+v", status.ObservedRelease)
+	}
+	for release, want := range map[string]string{"": "4.22.0", "4.22.1\n": "4.22.1"} {
+		err := os.WriteFile(r.ImagesJSON, []byte("{}"), 0o600)
+		if release != "" {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, releaseFile), []byte(release), 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.readRelease().record(&status)
+		if got, want := *status.ObservedRelease, (v1alpha1.ObservedRelease{Version: want, ImagesDigest: v1alpha1.Digest(digest.FromString("{}"))}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		_ = os.Remove(filepath.Join(dir, releaseFile)) // missing in one case
+	}
+}
 
 // TestImages_OfTheRelease: images.json of another release must not be used.
 func TestImages_OfTheRelease(t *testing.T) {
@@ -29,7 +62,7 @@ func TestImages_OfTheRelease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			images, err := (&Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"}).images(nil)
+			images, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"})
 			stale, isStale := errors.AsType[*StaleError](err)
 			if wantStale := test.want != "" || name == "empty"; isStale != wantStale || !isStale && (err != nil || len(images) != 1) {
 				t.Fatalf("got %v, %v", images, err)

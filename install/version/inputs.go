@@ -31,12 +31,12 @@ type inputs struct {
 // readInputs returns the bundles for the platforms from the images and the transport
 // ConfigMaps of the release. The outcome is AsExpected, or the reason why no version
 // can be decided on.
-func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
+func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap, files releaseFiles) (inputs, status.Outcome) {
 	platforms, outcome := r.readPlatforms(ctx, cluster)
 	if outcome.Reason != reason.AsExpected {
 		return inputs{}, outcome
 	}
-	images, err := r.images(cluster.Spec.ImageOverrides)
+	images, err := r.parse(files, cluster.Spec.ImageOverrides)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: imagesReason(err), Err: err}
 	}

@@ -11,24 +11,22 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// recordVerdicts returns the change that records the verdicts of the signature policies on the images of the desired and
-// the current version. A verdict that was not reached in this reconcile, because of another error, replaces none.
-func (r *Reconciler) recordVerdicts(ctx context.Context, outcome status.Outcome) status.Change {
+// recordVerdicts records the verdicts of the signature policies on the images of the desired and the current version. A
+// verdict that was not reached in this reconcile, because of another error, replaces none.
+func (r *Reconciler) recordVerdicts(ctx context.Context, outcome status.Outcome, s *v1alpha1.ClusterAPIStatus) {
 	if r.Verdict == nil {
-		return nil
+		return
 	}
-	return func(s *v1alpha1.ClusterAPIStatus) {
-		var verdicts []v1alpha1.SignatureVerdict
-		for _, image := range imagesInUse(s) {
-			verdict := r.Verdict(ctx, string(image))
-			before := slices.IndexFunc(s.SignatureVerdicts, func(v v1alpha1.SignatureVerdict) bool { return v.Image == image })
-			if verdict.Verdict == v1alpha1.VerdictUndecided && before >= 0 && outcome.Reason != reason.ImageUntrusted {
-				verdict = s.SignatureVerdicts[before]
-			}
-			verdicts = append(verdicts, verdict)
+	var verdicts []v1alpha1.SignatureVerdict
+	for _, image := range imagesInUse(s) {
+		verdict := r.Verdict(ctx, string(image))
+		before := slices.IndexFunc(s.SignatureVerdicts, func(v v1alpha1.SignatureVerdict) bool { return v.Image == image })
+		if verdict.Verdict == v1alpha1.VerdictUndecided && before >= 0 && outcome.Reason != reason.ImageUntrusted {
+			verdict = s.SignatureVerdicts[before]
 		}
-		s.SignatureVerdicts = verdicts
+		verdicts = append(verdicts, verdict)
 	}
+	s.SignatureVerdicts = verdicts
 }
 
 // imagesInUse returns the images of the desired and the current version, sorted.

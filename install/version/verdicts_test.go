@@ -81,7 +81,7 @@ func TestRecordVerdicts(t *testing.T) {
 			}}
 			s := withImages()
 			s.SignatureVerdicts = verdicts(test.before)
-			r.recordVerdicts(t.Context(), status.Outcome{Reason: test.reason})(&s)
+			r.recordVerdicts(t.Context(), status.Outcome{Reason: test.reason}, &s)
 			if diff := cmp.Diff(len(s.SignatureVerdicts), len(test.want)); diff != "" {
 				t.Errorf("number of verdicts: %s", diff)
 			}

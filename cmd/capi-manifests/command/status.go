@@ -27,7 +27,10 @@ the rest of the report is old, and the state is blocked. status needs the verbs 
 ClusterRole cluster-reader, and never writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
-fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked.
+fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked. At rest means
+that the requested release is installed: directly after a change of the spec, or of the ConfigMap with
+images.json and release-version, the rollout is not at rest, although the installer sees a changed ConfigMap
+only after up to 70 seconds. --for-version also waits for a request that has not been made yet.
 
 Exit codes, which differ from those of other commands:
 
@@ -46,7 +49,10 @@ const statusExample = `  # Show the installed version and the progress
   # Follow a rollout until it is complete or blocked
   capi-manifests status --watch --wait
 
-  # Wait in a script for at most 30 minutes
+  # Wait in a script for an upgrade, for at most 30 minutes
+  capi-manifests status --wait --for-version 4.22.1 --timeout 30m
+
+  # Wait for a change that was just made, and print the result
   capi-manifests status --wait --timeout 30m -o json | jq -r .summary
 
   # A page for a report
@@ -59,6 +65,8 @@ type statusOptions struct {
 	color       term.ColorMode
 	watch, wait bool
 	timeout     time.Duration
+	// forVersion is the release that must be installed; empty for the requested one.
+	forVersion string
 }
 
 func newStatus() *cobra.Command {
@@ -78,6 +86,7 @@ func newStatus() *cobra.Command {
 	flags.VarP(term.FormatFlag(&options.format, rollout.Formats()), "output", "o", "format of the report: "+strings.Join(rollout.Formats(), ", "))
 	flags.BoolVarP(&options.watch, "watch", "w", false, "show each change")
 	flags.BoolVar(&options.wait, "wait", false, "wait until the rollout is at rest or blocked")
+	flags.StringVar(&options.forVersion, "for-version", "", "`release` that must be installed, such as 4.22.0 (default the requested release)")
 	flags.DurationVar(&options.timeout, "timeout", 0, "`limit` of --wait, such as 30m (default no limit)")
 	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
 	cli.CompleteFixed(cmd, "output", rollout.Formats()...)
@@ -116,7 +125,7 @@ func (o *statusOptions) once(cmd *cobra.Command, cluster *installed.Cluster) err
 	if err != nil {
 		return err
 	}
-	return o.finish(cmd, rollout.New(snapshot), "")
+	return o.finish(cmd, rollout.New(snapshot).For(o.forVersion), "")
 }
 
 // finish writes a report and returns its state as an error, unless it is at rest.
@@ -163,7 +172,7 @@ func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) e
 	show := o.display(cmd)
 	var last *rollout.Report
 	err := cluster.Watch(ctx, show.Problem, func(snapshot rollout.Snapshot) (bool, error) {
-		report := rollout.New(snapshot)
+		report := rollout.New(snapshot).For(o.forVersion)
 		last = &report
 		return !o.wait || report.State == rollout.RollingOut, show.Show(report)
 	})

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,13 +98,14 @@ var (
 	onlyCluster   = metav1.ListOptions{FieldSelector: "metadata.name=" + v1alpha1.ClusterAPIName}
 	aboutCluster  = metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterAPI,involvedObject.name=" + v1alpha1.ClusterAPIName}
 	onlyInstaller = metav1.ListOptions{FieldSelector: "metadata.name=" + rollout.InstallerName}
+	noRevision    = metav1.ListOptions{LabelSelector: "!" + v1alpha1.RevisionLabel + ",!" + v1alpha1.RevisionPartLabel}
 	onlyRevision  = metav1.ListOptions{LabelSelector: v1alpha1.RevisionLabel}
 )
 
-// contents are the objects of a snapshot: at most one ClusterAPI, Deployment and Lease.
+// contents are the objects of a snapshot: at most one ClusterAPI, Deployment and Lease. The ConfigMaps are all others of the namespace.
 type contents struct {
-	clusterAPIs, events, deployments, pods, leases []*unstructured.Unstructured
-	crds, revisions                                []*metav1.PartialObjectMetadata
+	clusterAPIs, events, deployments, pods, leases, configMaps []*unstructured.Unstructured
+	crds, revisions                                            []*metav1.PartialObjectMetadata
 }
 
 // Snapshot reads the objects of the report. Errors are of type *AccessError.
@@ -124,6 +127,7 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 		{&found.deployments, deployments, v1alpha1.OperatorNamespace, onlyInstaller},
 		{&found.pods, pods, v1alpha1.OperatorNamespace, metav1.ListOptions{}},
 		{&found.leases, leases, v1alpha1.OperatorNamespace, onlyInstaller},
+		{&found.configMaps, configMaps, v1alpha1.OperatorNamespace, noRevision},
 	} {
 		objects, err := c.objects.Resource(list.resource).Namespace(list.namespace).List(ctx, list.options)
 		if err != nil {
@@ -143,6 +147,40 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	return found.decode(time.Now())
 }
 
+// The ConfigMap with the release, which the Deployment mounts as a volume.
+const (
+	releaseVolume = "images"
+	imagesKey     = "images.json"
+	versionKey    = "release-version"
+)
+
+// requested returns the release in the ConfigMap that the Deployment mounts; nil if there is none.
+func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRelease, error) {
+	if deployment == nil {
+		return nil, nil
+	}
+	mounted := func(volume corev1.Volume) bool { return volume.Name == releaseVolume && volume.ConfigMap != nil }
+	volumes := deployment.Spec.Template.Spec.Volumes
+	volume := slices.IndexFunc(volumes, mounted)
+	if volume < 0 {
+		return nil, nil
+	}
+	configMap, err := only[corev1.ConfigMap](slices.DeleteFunc(slices.Clone(c.configMaps), func(object *unstructured.Unstructured) bool {
+		return object.GetName() != volumes[volume].ConfigMap.Name
+	}))
+	if err != nil || configMap == nil {
+		return nil, err
+	}
+	images, found := configMap.Data[imagesKey]
+	if !found {
+		return nil, nil
+	}
+	return &rollout.RequestedRelease{
+		ConfigMap:       configMap.Namespace + "/" + configMap.Name,
+		ObservedRelease: v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[versionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))},
+	}, nil
+}
+
 // decode returns the snapshot at a time.
 func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
 	from.Time = now
@@ -153,6 +191,9 @@ func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
 		return from, err
 	}
 	if from.Installer, err = c.installer(); err != nil {
+		return from, err
+	}
+	if from.Requested, err = c.requested(from.Installer.Deployment); err != nil {
 		return from, err
 	}
 	for _, crd := range c.crds {

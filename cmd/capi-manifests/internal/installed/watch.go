@@ -60,12 +60,12 @@ type watcher struct {
 	problem func(error)
 	running sync.WaitGroup
 
-	clusterAPIs, events, revisions, crds, deployments, pods, leases cache.SharedIndexInformer
+	clusterAPIs, events, revisions, crds, deployments, pods, leases, configMaps cache.SharedIndexInformer
 }
 
 // informers returns all informers.
 func (w *watcher) informers() []cache.SharedIndexInformer {
-	return []cache.SharedIndexInformer{w.clusterAPIs, w.events, w.revisions, w.crds, w.deployments, w.pods, w.leases}
+	return []cache.SharedIndexInformer{w.clusterAPIs, w.events, w.revisions, w.crds, w.deployments, w.pods, w.leases, w.configMaps}
 }
 
 // start starts an informer for each kind of object.
@@ -82,11 +82,12 @@ func (w *watcher) start(ctx context.Context) error {
 	w.deployments = cache.NewSharedIndexInformer(selecting(c.objects.Resource(deployments).Namespace(v1alpha1.OperatorNamespace), onlyInstaller), object, 0, nil)
 	w.pods = cache.NewSharedIndexInformer(selecting(c.objects.Resource(pods).Namespace(v1alpha1.OperatorNamespace), metav1.ListOptions{}), object, 0, nil)
 	w.leases = cache.NewSharedIndexInformer(selecting(c.objects.Resource(leases).Namespace(v1alpha1.OperatorNamespace), onlyInstaller), object, 0, nil)
+	w.configMaps = cache.NewSharedIndexInformer(selecting(c.objects.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace), noRevision), object, 0, nil)
 	return errors.Join(
 		w.inform(ctx, w.clusterAPIs, clusterAPIs, ""), w.inform(ctx, w.events, events, metav1.NamespaceDefault),
 		w.inform(ctx, w.revisions, configMaps, v1alpha1.OperatorNamespace), w.inform(ctx, w.crds, crds, ""),
 		w.inform(ctx, w.deployments, deployments, v1alpha1.OperatorNamespace), w.inform(ctx, w.pods, pods, v1alpha1.OperatorNamespace),
-		w.inform(ctx, w.leases, leases, v1alpha1.OperatorNamespace))
+		w.inform(ctx, w.leases, leases, v1alpha1.OperatorNamespace), w.inform(ctx, w.configMaps, configMaps, v1alpha1.OperatorNamespace))
 }
 
 // lister is the client of a resource, with objects of type L in its lists.
@@ -184,8 +185,8 @@ func (w *watcher) snapshot() (rollout.Snapshot, error) {
 	return contents{
 		clusterAPIs: stored[*unstructured.Unstructured](w.clusterAPIs), events: stored[*unstructured.Unstructured](w.events),
 		deployments: stored[*unstructured.Unstructured](w.deployments), pods: stored[*unstructured.Unstructured](w.pods),
-		leases: stored[*unstructured.Unstructured](w.leases),
-		crds:   stored[*metav1.PartialObjectMetadata](w.crds), revisions: stored[*metav1.PartialObjectMetadata](w.revisions),
+		leases: stored[*unstructured.Unstructured](w.leases), configMaps: stored[*unstructured.Unstructured](w.configMaps),
+		crds: stored[*metav1.PartialObjectMetadata](w.crds), revisions: stored[*metav1.PartialObjectMetadata](w.revisions),
 	}.decode(time.Now())
 }
 

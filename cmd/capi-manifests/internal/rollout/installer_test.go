@@ -10,6 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // pod returns a pod of the installer with the state of its container.
@@ -80,6 +84,44 @@ func TestProcess_Causes(t *testing.T) {
 		}
 		if (got.State == Stopped) != (got.Action != "") {
 			t.Errorf("%s: state %s, next step %q", name, got.State, got.Action)
+		}
+	}
+}
+
+// TestState_RequestedRelease: right after a change of the ConfigMap the old version is not at rest.
+func TestState_RequestedRelease(t *testing.T) {
+	observed := v1alpha1.ObservedRelease{Version: "4.22.0", ImagesDigest: "sha256:a"}
+	for name, test := range map[string]struct {
+		requested *v1alpha1.ObservedRelease
+		observed  *v1alpha1.ObservedRelease
+		want      State
+	}{
+		"the same":           {&observed, &observed, AtRest},
+		"no ConfigMap":       {nil, &observed, AtRest},
+		"no release-version": {&v1alpha1.ObservedRelease{ImagesDigest: "sha256:a"}, &observed, AtRest},
+		"another release":    {&v1alpha1.ObservedRelease{Version: "4.22.1", ImagesDigest: "sha256:a"}, &observed, RollingOut},
+		"other images":       {&v1alpha1.ObservedRelease{Version: "4.22.0", ImagesDigest: "sha256:b"}, &observed, RollingOut},
+		"no record":          {&observed, nil, RollingOut},
+	} {
+		cluster := installedCluster()
+		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: reason.AsExpected}, nil, 1, now),
+			status.Conditions(status.Installer, status.Outcome{Reason: reason.AsExpected}, nil, 1, now)...)
+		cluster.Status.ObservedRelease = test.observed
+		snapshot := Snapshot{ClusterAPI: cluster}
+		if test.requested != nil {
+			snapshot.Requested = &RequestedRelease{ConfigMap: "ns/images", ObservedRelease: *test.requested}
+		}
+		if got, summary := stateOf(snapshot, Process{State: Running}); got != test.want {
+			t.Errorf("%s: got %s, want %s: %s", name, got, test.want, summary)
+		}
+	}
+}
+
+func TestReport_ForRelease(t *testing.T) {
+	report := Report{State: AtRest, Current: "4.22.0-3", Summary: "Version 4.22.0-3 is installed."}
+	for release, want := range map[string]State{"": AtRest, "4.22.0": AtRest, "4.22.1": RollingOut, "4.22": RollingOut} {
+		if got := report.For(release); got.State != want {
+			t.Errorf("%s: got %s: %s", release, got.State, got.Summary)
 		}
 	}
 }

@@ -30,8 +30,17 @@ type Snapshot struct {
 	RetainedCRDs []string
 	// Installer are the objects that run the installer.
 	Installer InstallerObjects
+	// Requested is the release in the ConfigMap that the Deployment mounts; nil without either.
+	Requested *RequestedRelease
 	// Time is the time of the snapshot: a lease ends without an event.
 	Time time.Time
+}
+
+// RequestedRelease is the release that an administrator, or the cluster version operator, has requested.
+type RequestedRelease struct {
+	// ConfigMap is the name of the ConfigMap with its namespace.
+	ConfigMap string
+	v1alpha1.ObservedRelease
 }
 
 // State is the state of the whole rollout.

@@ -5,6 +5,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,9 @@ func stateOf(from Snapshot, process Process) (State, string) {
 	if stale(cluster) {
 		return RollingOut, fmt.Sprintf("The installer has not observed generation %d of the spec yet.", cluster.Generation)
 	}
+	if unread := unreadRelease(from); unread != "" {
+		return RollingOut, unread
+	}
 	if cause := blockedBy(cluster); cause != "" {
 		return Blocked, cause
 	}
@@ -76,6 +80,25 @@ func stateOfUninstall(cluster *v1alpha1.ClusterAPI, removing string) (State, str
 	return RollingOut, removing
 }
 
+// For returns the report of a user who waits for a release: it is not at rest while another one is installed. An empty release is
+// the requested one.
+func (r Report) For(release string) Report {
+	if release == "" || r.State != AtRest || releaseOf(r.Current) == release {
+		return r
+	}
+	r.State = RollingOut
+	r.Summary = strings.TrimSuffix(r.Summary, ".") + fmt.Sprintf("; release %s has not been requested.", release)
+	return r
+}
+
+// releaseOf returns the release of a version, such as 4.22.0 of 4.22.0-3.
+func releaseOf(version string) string {
+	if at := strings.LastIndex(version, "-"); at >= 0 {
+		return version[:at]
+	}
+	return version
+}
+
 // empty reports whether nothing is installed or desired.
 func (s Snapshot) empty() bool { return s.ClusterAPI == nil && len(s.Revisions) == 0 }
 
@@ -88,6 +111,21 @@ func stale(cluster *v1alpha1.ClusterAPI) bool {
 		}
 	}
 	return cluster.Status.ObservedGeneration < cluster.Generation
+}
+
+// unreadRelease returns a sentence about a requested release that the installer has not read yet; empty if it has. The kubelet
+// updates a mounted ConfigMap up to 70 seconds after a change. A version of the installer that does not record what it has read
+// reads everything at its next start.
+func unreadRelease(from Snapshot) string {
+	requested, observed := from.Requested, from.ClusterAPI.Status.ObservedRelease
+	if requested == nil || observed != nil && requested.ImagesDigest == observed.ImagesDigest && (requested.Version == "" || requested.Version == observed.Version) {
+		return ""
+	}
+	release := requested.Version
+	if release == "" {
+		release = string(requested.ImagesDigest)
+	}
+	return fmt.Sprintf("The installer has not read release %s from ConfigMap %s yet.", release, requested.ConfigMap)
 }
 
 // blockedBy returns a sentence about a rollout that needs an administrator; empty
