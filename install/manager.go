@@ -253,15 +253,17 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader()}
 	versions := installer.Reader{Reader: tracking, Live: mgr.GetAPIReader()}
 	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader()}
+	replacer := &installer.Replacer{Writer: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	revisions, err := installer.NewRevisionEngine(installer.EngineOptions{
 		Scheme: mgr.GetScheme(), Discovery: discovered, Mapper: mgr.GetRESTMapper(),
-		Writer: mgr.GetClient(), Reader: reader, Live: live,
+		Writer: replacer, Reader: reader, Live: live,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the revision engine: %w", err)
 	}
 	return &installer.Engine{
 		Revisions: revisions, Cache: whole, Reader: reader, Versions: versions, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Reviews: mgr.GetClient(), Mapper: mgr.GetRESTMapper(),
+		Replacer:     replacer,
 		Certificates: servingcert.Issuer{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()},
 		Owners:       installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
 	}, nil

@@ -51,6 +51,8 @@ type Engine struct {
 	Reviews client.Writer
 	// Writer writes to the API server.
 	Writer client.Writer
+	// Replacer is the writer of Revisions; nil if that replaces no objects.
+	Replacer *Replacer
 
 	// Certificates issues the certificates that objects request with annotations.
 	Certificates servingcert.Issuer
