@@ -305,6 +305,9 @@ func (h *harness) forgetBookkeeping() {
 		binding.Name = "openshift-capi-installer-" + name
 		h.must(h.Delete(context.Background(), binding))
 	}
+	h.eventually("the ClusterAPI object has no finalizer", func() error { // until the policies have no effect
+		return h.Patch(context.Background(), h.clusterAPI(), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))
+	})
 	h.must(h.Delete(context.Background(), h.clusterAPI()))
 	configMaps := &corev1.ConfigMapList{}
 	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
