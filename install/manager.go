@@ -48,6 +48,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
+	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
@@ -253,7 +254,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader()}
 	versions := installer.Reader{Reader: tracking, Live: mgr.GetAPIReader()}
 	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader()}
-	replacer := &installer.Replacer{Writer: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	replacer := &replacing.Writer{Writer: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	revisions, err := installer.NewRevisionEngine(installer.EngineOptions{
 		Scheme: mgr.GetScheme(), Discovery: discovered, Mapper: mgr.GetRESTMapper(),
 		Writer: replacer, Reader: reader, Live: live,

@@ -218,7 +218,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alph
 	r.log.phases(ctx, rev, result)
 	out := versionResult{
 		outcome: outcomeOf(rev, result, err),
-		drift:   slices.Concat(adoptionEvents(ctx, rev), r.Engine.Replacer.events(version.Name), driftEvents(s.Cluster, version.Name, result)),
+		drift:   slices.Concat(adoptionEvents(ctx, rev), r.Engine.Replacer.Events(version.Name), driftEvents(s.Cluster, version.Name, result)),
 		phases:  phasesOf(rev, result),
 	}
 	if out.outcome.Reason == reason.RollingOut {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/internal/crdpack"
@@ -52,7 +53,7 @@ type Engine struct {
 	// Writer writes to the API server.
 	Writer client.Writer
 	// Replacer is the writer of Revisions; nil if that replaces no objects.
-	Replacer *Replacer
+	Replacer *replacing.Writer
 
 	// Certificates issues the certificates that objects request with annotations.
 	Certificates servingcert.Issuer

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+// Package replacing has a writer that deletes and creates an object whose immutable field changes.
+package replacing
 
 import (
 	"context"
@@ -26,9 +27,9 @@ import (
 // is the template of a Job, because a new Job would run again.
 var immutable = map[schema.GroupKind]string{object.RoleBinding: "roleRef", object.ClusterRoleBinding: "roleRef"}
 
-// Replacer is a writer that deletes and creates an object if the API server rejects only a change of its immutable field.
+// Writer is a writer that deletes and creates an object if the API server rejects only a change of its immutable field.
 // A dry run of such a change succeeds if the deletion is allowed.
-type Replacer struct {
+type Writer struct {
 	client.Writer
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
@@ -38,7 +39,7 @@ type Replacer struct {
 }
 
 // Apply applies an object.
-func (r *Replacer) Apply(ctx context.Context, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+func (r *Writer) Apply(ctx context.Context, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	err := r.Writer.Apply(ctx, config, options...)
 	desired, isObject := config.(client.Object)
 	if !isObject || !rejectsReplaceable(desired, err) {
@@ -49,7 +50,7 @@ func (r *Replacer) Apply(ctx context.Context, config runtime.ApplyConfiguration,
 }
 
 // Patch applies a patch. Only one that contains the whole object can replace it.
-func (r *Replacer) Patch(ctx context.Context, desired client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (r *Writer) Patch(ctx context.Context, desired client.Object, patch client.Patch, options ...client.PatchOption) error {
 	err := r.Writer.Patch(ctx, desired, patch, options...)
 	if patch.Type() != types.ApplyPatchType || !rejectsReplaceable(desired, err) {
 		return err
@@ -71,7 +72,7 @@ func rejectsReplaceable(desired client.Object, err error) bool {
 }
 
 // replace deletes the object that has the name of the desired one, and applies the latter again.
-func (r *Replacer) replace(ctx context.Context, desired client.Object, dryRun []string, apply func() error) error {
+func (r *Writer) replace(ctx context.Context, desired client.Object, dryRun []string, apply func() error) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(desired.GetObjectKind().GroupVersionKind())
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
@@ -86,15 +87,15 @@ func (r *Replacer) replace(ctx context.Context, desired client.Object, dryRun []
 		return nil
 	}
 	r.mu.Lock()
-	r.replaced = append(r.replaced, describe(desired))
+	r.replaced = append(r.replaced, object.Describe(desired))
 	r.mu.Unlock()
 	desired.SetUID("")
 	desired.SetResourceVersion("")
 	return apply()
 }
 
-// events reports the objects that were replaced since the last call.
-func (r *Replacer) events(version string) []status.Event {
+// Events reports the objects that were replaced since the last call. A nil writer has replaced none.
+func (r *Writer) Events(version string) []status.Event {
 	if r == nil {
 		return nil
 	}
