@@ -47,6 +47,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
@@ -210,18 +211,20 @@ func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err e
 }
 
 func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source, withdraw func(context.Context) error) error {
-	objects, err := newEngine(mgr)
+	writer, live := mgr.GetClient(), mgr.GetAPIReader()
+	replacer := &replacing.Writer{Writer: writer, Live: live}
+	objects, err := newEngine(mgr, replacer)
 	if err != nil {
 		return err
 	}
 	retries := newRetries()
-	writer, live := mgr.GetClient(), mgr.GetAPIReader()
 	reconciler := &installer.Reconciler{
 		Client: writer, Live: live, Reporter: reporter, Official: official,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper()},
 		},
+		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, PolicyDelay: options.PolicyDelay},
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
@@ -234,11 +237,11 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Complete(reconciler)
 }
 
-// newEngine returns an engine whose cache the manager runs.
-func newEngine(mgr manager.Manager) (*engine.Engine, error) {
+// newEngine returns an engine with a writer of installed objects. The manager runs its cache.
+func newEngine(mgr manager.Manager, writer client.Writer) (*engine.Engine, error) {
 	out, err := engine.New(engine.Connection{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(),
-		Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Log: mgr.GetLogger().WithName("cache"),
+		Live: mgr.GetAPIReader(), Writer: writer, Log: mgr.GetLogger().WithName("cache"),
 	})
 	if err != nil {
 		return nil, err

@@ -305,18 +305,16 @@ func (h *harness) forgetBookkeeping() {
 		binding.Name = "openshift-capi-installer-" + name
 		h.must(h.Delete(context.Background(), binding))
 	}
-	withoutFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
-	h.must(h.Delete(context.Background(), h.clusterAPI()))
-	h.eventually("the ClusterAPI object is deleted", func() error {
-		cluster := &v1alpha1.ClusterAPI{}
-		cluster.Name = v1alpha1.ClusterAPIName
-		return client.IgnoreNotFound(h.Patch(context.Background(), cluster, withoutFinalizers)) // until the policies have no effect
+	h.eventually("the ClusterAPI object has no finalizer", func() error { // until the policies have no effect
+		return h.Patch(context.Background(), h.clusterAPI(), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))
 	})
+	h.must(h.Delete(context.Background(), h.clusterAPI()))
 	configMaps := &corev1.ConfigMapList{}
 	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
 	for i := range configMaps.Items {
 		h.eventually("revision ConfigMap "+configMaps.Items[i].Name+"is deleted", func() error {
-			err := h.Patch(context.Background(), configMaps.Items[i].DeepCopy(), withoutFinalizers) // until the policies have no effect
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+			err := h.Patch(context.Background(), configMaps.Items[i].DeepCopy(), patch) // until the policies have no effect
 			if err == nil {
 				err = h.Get(context.Background(), key(&configMaps.Items[i]), &corev1.ConfigMap{})
 			}

@@ -33,6 +33,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -52,6 +53,8 @@ type Reconciler struct {
 	Official *officialapi.Source
 	// Applier applies versions.
 	Applier Applier
+	// Replacer is the writer of the engine, and reports the objects that it has replaced; nil if it replaces none.
+	Replacer *replacing.Writer
 	// Remover removes revisions.
 	Remover removal.Remover
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
@@ -235,7 +238,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
 		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
-		drift: append(done.adoptionEvents(ctx), done.driftEvents(current)...),
+		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current)),
 	}
 	if out.outcome.Reason == reason.RollingOut {
 		out.outcome.Recheck = max(0, deadline.Sub(now))

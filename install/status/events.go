@@ -32,6 +32,8 @@ const (
 	DriftCorrected EventReason = "DriftCorrected"
 	// ObjectsAdopted: objects that cluster-capi-operator had installed were adopted.
 	ObjectsAdopted EventReason = "ObjectsAdopted"
+	// ObjectsReplaced: objects were deleted and created again, because an immutable field of them changed.
+	ObjectsReplaced EventReason = "ObjectsReplaced"
 	// CRDsKept: CRDs were retained when their version was removed.
 	CRDsKept EventReason = "CRDsKept"
 	// LifecycleHookLimitExceeded: the lifecycle hooks let a Cluster continue although a version is not ready.

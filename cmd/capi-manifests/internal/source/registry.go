@@ -190,4 +190,3 @@ func Resolve(ctx context.Context, reference string) (string, error) {
 
 // maxManifest is the maximum size of a manifest in bytes; as in remote.Limits.
 const maxManifest = 4 << 20
-
