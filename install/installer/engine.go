@@ -268,18 +268,13 @@ func applied(packed []*unstructured.Unstructured) ([]*unstructured.Unstructured,
 	return out, nil
 }
 
-// asApplied returns an object without the adopt-existing annotation, which only the
+// asApplied returns a copy of an object, because the original boxcutter writes its label into it, without the adopt-existing annotation, which only the
 // installer reads, and without the rules of an aggregated ClusterRole, which the
 // aggregation controller writes.
 func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
-	_, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]
-	_, aggregated := obj.Object["aggregationRule"]
-	if !adopt && !aggregated {
-		return obj
-	}
 	out := obj.DeepCopy()
 	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
-	if aggregated {
+	if _, aggregated := obj.Object["aggregationRule"]; aggregated {
 		delete(out.Object, "rules")
 	}
 	return out

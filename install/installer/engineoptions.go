@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -49,8 +50,52 @@ func NewRevisionEngine(opts EngineOptions) (*boxcutter.RevisionEngine, error) {
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, opts.Live,
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(opts.Mapper, opts.Writer)))
-	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), opts.Writer), nil
+	return machinery.NewRevisionEngine(findingsAsResults{phases}, validation.NewRevisionValidator(), opts.Writer), nil
 }
+
+type phaseEngine interface {
+	Reconcile(ctx context.Context, revision int64, phase types.Phase, opts ...types.PhaseReconcileOption) (machinery.PhaseResult, error)
+	Teardown(ctx context.Context, revision int64, phase types.Phase, opts ...types.PhaseTeardownOption) (machinery.PhaseTeardownResult, error)
+}
+
+// findingsAsResults returns the findings of the dry runs of a phase as its result. boxcutter v0.14.0 returns them as an error.
+type findingsAsResults struct{ phaseEngine }
+
+// Reconcile reconciles the phase.
+func (e findingsAsResults) Reconcile(ctx context.Context, revision int64, phase types.Phase, opts ...types.PhaseReconcileOption) (machinery.PhaseResult, error) {
+	result, err := e.phaseEngine.Reconcile(ctx, revision, phase, opts...)
+	if finding := findingIn(err, phase.GetName()); finding != nil {
+		return findingResult{finding}, nil
+	}
+	return result, err
+}
+
+// findingIn returns the finding about a phase or one of its objects that an error has, or nil.
+func findingIn(err error, phase string) *validation.PhaseValidationError {
+	if finding, ok := errors.AsType[*validation.PhaseValidationError](err); ok {
+		return finding
+	}
+	var object validation.ObjectValidationError
+	if pointer, ok := errors.AsType[*validation.ObjectValidationError](err); ok {
+		object = *pointer
+	} else if !errors.As(err, &object) {
+		return nil
+	}
+	return &validation.PhaseValidationError{PhaseName: phase, Objects: []validation.ObjectValidationError{object}}
+}
+
+// findingResult is the result of a phase of which no object was written.
+type findingResult struct {
+	finding *validation.PhaseValidationError
+}
+
+func (r findingResult) GetName() string                                      { return r.finding.PhaseName }
+func (r findingResult) GetValidationError() *validation.PhaseValidationError { return r.finding }
+func (r findingResult) GetObjects() []machinery.ObjectResult                 { return nil }
+func (r findingResult) InTransition() bool                                   { return false }
+func (r findingResult) IsComplete() bool                                     { return false }
+func (r findingResult) HasProgressed() bool                                  { return false }
+func (r findingResult) String() string                                       { return r.finding.String() }
 
 // asFieldOwner makes the validator use the field owner of the writes for its dry runs,
 // if it supports that. Otherwise a dry run reports fields that the write removes.

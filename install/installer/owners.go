@@ -3,8 +3,12 @@
 package installer
 
 import (
+	"maps"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // Owners writes and reads the owners of an object in an annotation. A version that
@@ -25,4 +29,13 @@ func (o Owners) ReleaseController(obj metav1.Object) {
 		o.RemoveOwner(ownerOf(controller.Name), obj)
 	}
 	o.OwnerStrategyAnnotation.ReleaseController(obj)
+}
+
+// RemoveOwner removes owner from the owners of obj. boxcutter leaves an empty list in the annotation of an object without
+// owners, such as a retained CRD; the annotation is removed.
+func (o Owners) RemoveOwner(owner, obj metav1.Object) {
+	o.OwnerStrategyAnnotation.RemoveOwner(owner, obj)
+	annotations := maps.Clone(obj.GetAnnotations())
+	maps.DeleteFunc(annotations, func(key, value string) bool { return key == v1alpha1.OwnersAnnotation && value == "[]" })
+	obj.SetAnnotations(annotations)
 }

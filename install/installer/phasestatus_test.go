@@ -38,7 +38,7 @@ func TestPhasesOf_States(t *testing.T) {
 		phaseOutcome{name: "aws-crds", invalid: &validation.PhaseValidationError{Objects: []validation.ObjectValidationError{{ObjectRef: ref}}}},
 	}}
 	want := []v1alpha1.Phase{
-		{Name: "preflight", State: v1alpha1.PhaseBlocked, Objects: 1, WaitingFor: []v1alpha1.Waiting{{Object: "CompatibilityRequirement machines.x.io-2", Message: "no such probe"}}},
+		{Name: "preflight", State: v1alpha1.PhaseBlocked, Objects: 1, WaitingFor: []v1alpha1.Waiting{{Object: "CompatibilityRequirement machines.x.io-2", Message: `no such probe "Progress"`}}},
 		{Name: "core-crds", State: v1alpha1.PhaseComplete, Objects: 2, Ready: 2},
 		{Name: "core", State: v1alpha1.PhaseProgressing, Objects: 2, Ready: 1, WaitingFor: []v1alpha1.Waiting{{Object: "ConfigMap d", Message: "not ready"}}},
 		{Name: "aws-crds", State: v1alpha1.PhaseBlocked, Objects: 1, WaitingFor: []v1alpha1.Waiting{{Object: "ConfigMap e", Message: "[]"}}},
