@@ -103,7 +103,7 @@ func Assemble(of Parts) (*Engine, error) {
 	changes := &Changes{}
 	return &Engine{
 		Owners: NewOwners(of.Scheme), Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
-		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
+		revisions: machinery.NewRevisionEngine(findingsAsResults{phases}, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }
 

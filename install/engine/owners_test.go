@@ -39,3 +39,15 @@ func TestOwners_ReleaseController(t *testing.T) {
 		t.Errorf("the annotation has a controller: %s", object.Annotations[v1alpha1.OwnersAnnotation])
 	}
 }
+
+func TestOwners_NoEmptyList(t *testing.T) {
+	owners := Owners{ownerhandling.NewAnnotation(scheme.Scheme, v1alpha1.OwnersAnnotation)}
+	object := &corev1.ConfigMap{}
+	if err := owners.SetControllerReference(ownerOf("4.22.0-1"), object); err != nil {
+		t.Fatal(err)
+	}
+	owners.RemoveOwner(ownerOf("4.22.0-1"), object)
+	if value, found := object.Annotations[v1alpha1.OwnersAnnotation]; found {
+		t.Errorf("the annotation is %q, want none", value)
+	}
+}
