@@ -80,12 +80,27 @@ func define(b *Bundle) []*Definition {
 			d.Role, d.Unconfirmed = "", ""
 		}
 	}
+	confirm(all)
 	for _, d := range all {
 		if strings.HasSuffix(d.DefinedKind, templateSuffix) {
 			d.classifyTemplate(all)
 		}
 	}
 	return all
+}
+
+// confirm gives kinds the role that their names suggest if they have the label of a contract and no other kind has the role:
+// the rules of the role then name the field that is missing.
+func confirm(all []*Definition) {
+	taken := map[Role]bool{}
+	for _, d := range all {
+		taken[d.Role] = true
+	}
+	for _, d := range all {
+		if d.Unconfirmed != "" && d.Contract != "" && !taken[d.Unconfirmed] {
+			d.Role, d.Unconfirmed = d.Unconfirmed, ""
+		}
+	}
 }
 
 // ofOtherProvider reports whether the name of a kind resembles a kind of infrastructure, although the provider is of another

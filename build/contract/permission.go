@@ -61,13 +61,36 @@ func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (fin
 	if len(pods) == 0 {
 		return nil
 	}
-	at := ServiceAccount(PodSpec(pods[0]))
+	at, cause := ServiceAccount(PodSpec(pods[0])), b.BrokenBinding()
 	for _, d := range permissions {
 		if verb, lacks := g.Lacks(group, d); lacks {
-			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s", verb, d.Resource, QuotedGroup(group)))
+			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s%s", verb, d.Resource, QuotedGroup(group), cause))
 		}
 	}
+	if cause != "" && len(findings) > 0 {
+		return findings[:1]
+	}
 	return findings
+}
+
+// BrokenBinding returns the reason why the bundle's pods have no permissions of a binding, as the end of a message: its role
+// is missing, or no binding is for their service accounts. It is empty if the bindings are complete.
+func (b *Bundle) BrokenBinding() string {
+	bindings, bound := b.OfKind(object.RoleBinding, object.ClusterRoleBinding), false
+	for _, binding := range bindings {
+		if !slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
+			continue
+		}
+		bound = true
+		ref := binding.At("roleRef")
+		if len(b.GrantsOf(binding)) == 0 {
+			return ": " + binding.String() + " refers to " + ref.At("kind").Text() + " " + ref.At("name").Text() + ", which has no rules or is not in the manifests"
+		}
+	}
+	if len(bindings) > 0 && !bound {
+		return ": no binding has the service account of the pods as its subject"
+	}
+	return ""
 }
 
 // QuotedGroup returns the name of a group for messages.

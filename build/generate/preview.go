@@ -24,23 +24,32 @@ import (
 // options are derived from the objects if possible, and images need no digest. The
 // name comes from the provider label, the type from the label or the CRDs, the
 // version is v0.0.0, and the image name has the form of OpenShift's own providers.
-// Errors are of type *transform.OptionsError or *Error.
-func Preview(o Options) (extractor.Bundle, error) {
+// A transform that fails is skipped, and its error is one of the notes: the rules have
+// findings in the objects that it would have changed. Errors are of type
+// *transform.OptionsError or *Error.
+func Preview(o Options) (bundle extractor.Bundle, notes []error, err error) {
 	objects, err := kustomize.Render(o.Dir)
 	if err != nil {
-		return extractor.Bundle{}, &Error{o.Dir, err}
+		return extractor.Bundle{}, nil, &Error{o.Dir, err}
 	}
 	if o, err = o.guessed(objects); err != nil {
-		return extractor.Bundle{}, &transform.OptionsError{Err: err}
+		return extractor.Bundle{}, nil, &transform.OptionsError{Err: err}
 	}
 	if err := o.Check(); err != nil {
-		return extractor.Bundle{}, err
+		return extractor.Bundle{}, nil, err
 	}
 	manifests, err := preview(o, objects)
-	if err != nil {
-		return extractor.Bundle{}, &Error{o.Dir, err}
+	for failed := new(transform.Error); errors.As(err, &failed) && len(o.Images) == 0; {
+		notes = append(notes, err)
+		o.SkipTransforms = append(o.SkipTransforms, failed.Transform)
+		if objects, err = kustomize.Render(o.Dir); err == nil { // the transforms modified the objects
+			manifests, err = preview(o, objects)
+		}
 	}
-	return extractor.Bundle{Metadata: o.Metadata(manifests), Manifests: manifests}, nil
+	if err != nil {
+		return extractor.Bundle{}, nil, &Error{o.Dir, err}
+	}
+	return extractor.Bundle{Metadata: o.Metadata(manifests), Manifests: manifests}, notes, nil
 }
 
 func preview(o Options, objects []*unstructured.Unstructured) ([]byte, error) {

@@ -64,7 +64,7 @@ var unlabelled = []string{"addon-helm"}
 // objects.
 func checkPreview(t *testing.T, provider fixture.Rendered, dir string, bundle extractor.Bundle) {
 	t.Helper()
-	preview, err := generate.Preview(generate.Options{Dir: dir})
+	preview, _, err := generate.Preview(generate.Options{Dir: dir})
 	if slices.Contains(unlabelled, provider.Folder) {
 		if !errors.As(err, new(*transform.OptionsError)) {
 			t.Errorf("preview of a provider without a label: got error %v", err)

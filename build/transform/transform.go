@@ -76,6 +76,17 @@ type Result struct {
 	Added   []string `json:"added,omitempty"`
 }
 
+// Error is the error of a transform.
+type Error struct {
+	// Transform is the name of the transform.
+	Transform string
+	Err       error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("applying transform %s: %v", e.Transform, e.Err) }
+
+func (e *Error) Unwrap() error { return e.Err }
+
 // Apply applies transforms to objects and returns the effects of each. It compares the
 // objects before and after each transform, so that transforms need not report them.
 func Apply(transforms []Transform, objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, []Result, error) {
@@ -89,7 +100,7 @@ func Apply(transforms []Transform, objects []*unstructured.Unstructured, o Optio
 		before.take(objects)
 		after, err := t.Apply(slices.Clone(objects), o)
 		if err != nil {
-			return nil, nil, fmt.Errorf("applying transform %s: %w", t.Name, err)
+			return nil, nil, &Error{t.Name, err}
 		}
 		results = append(results, before.compare(t.Name, objects, after))
 		objects = after

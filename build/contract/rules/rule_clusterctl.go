@@ -30,13 +30,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Labels"),
 	Why:      "clusterctl and users find the objects of a provider by this label.",
 	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
-	Check: ofProviders(eachObject(func(o *contract.Object) []contract.Finding {
-		label := o.At("metadata", "labels", capicontract.ProviderLabel)
-		if label.Text() != "" {
-			return nil
-		}
-		return []contract.Finding{label.Finding("the label %s is missing", capicontract.ProviderLabel)}
-	})),
+	Check:    ofProviders(checkProviderLabel),
 }, {
 	ID:       "clusterctl/provider-label-single",
 	Severity: contract.Warning,
@@ -436,6 +430,22 @@ var clusterctlRules = []contract.Rule{{
 	Fix:      "Remove the namespace from the reference.",
 	Check:    eachTemplateFile(contract.ClusterClassFile, checkClusterClassReferences),
 }}
+
+// fewObjects is the number of objects up to which a label was forgotten on each. More have one cause, and one finding.
+const fewObjects = 3
+
+func checkProviderLabel(b *contract.Bundle) (findings []contract.Finding) {
+	for _, o := range b.Objects {
+		if label := o.At("metadata", "labels", capicontract.ProviderLabel); label.Text() == "" {
+			findings = append(findings, label.Finding("the label %s is missing", capicontract.ProviderLabel))
+		}
+	}
+	if count := len(findings); count > fewObjects {
+		findings = findings[:1]
+		findings[0].Message += fmt.Sprintf(" here, and in %d other objects of %d", count-1, len(b.Objects))
+	}
+	return findings
+}
 
 // checkClusterctlImage parses the image of a container in the components of a release, as clusterctl does.
 func checkClusterctlImage(container contract.Value) []contract.Finding {

@@ -65,15 +65,19 @@ var rbacRules = []contract.Rule{{
 		if len(b.OfKind(object.Deployment)) == 0 {
 			return nil
 		}
+		cause := b.BrokenBinding()
 		for _, d := range notTemplates(b) {
 			for _, wanted := range []contract.Permission{
 				contract.Need(lowerPlural(d), "get", "list", "watch", "update|patch"),
 				contract.Need(lowerPlural(d)+"/status", "update|patch"),
 			} {
 				if verb, lacks := b.Grants.Lacks(d.Group, wanted); lacks {
-					findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s", verb, wanted.Resource))
+					findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s%s", verb, wanted.Resource, cause))
 				}
 			}
+		}
+		if cause != "" && len(findings) > 0 {
+			return findings[:1] // one cause
 		}
 		return findings
 	},

@@ -101,6 +101,13 @@ var webhookRules = []contract.Rule{{
 	Fix:      "Name the resource by its plural, as the CRD does.",
 	Check:    checkWebhookResources,
 }, {
+	ID:       "webhook/rule-group",
+	Severity: contract.Warning,
+	Source:   kubernetes("Matching requests: rules", webhooksPage),
+	Why:      "A webhook for a group that does not exist is never called, so its defaults and checks do not apply. Usually, the group is misspelled.",
+	Fix:      "Correct the group. Ignore the finding if another provider has it.",
+	Check:    checkWebhookGroups,
+}, {
 	ID:       "webhook/rule-version-served",
 	Severity: contract.Warning,
 	Source:   kubernetes("Matching requests: rules", webhooksPage),
@@ -250,6 +257,21 @@ func checkCertificateMounted(b *contract.Bundle) (findings []contract.Finding) {
 		}
 		seen[secret.Object] = true
 		return []contract.Finding{secret.Finding("no pod mounts the Secret %s", secret.Text())}
+	})(b)
+}
+
+// checkWebhookGroups compares with the groups of the bundle's CRDs, of Kubernetes, of cert-manager and of Cluster API.
+func checkWebhookGroups(b *contract.Bundle) []contract.Finding {
+	return eachWebhook(func(webhook contract.Value) (findings []contract.Finding) {
+		for _, rule := range webhook.At("rules").Items() {
+			for _, group := range rule.At("apiGroups").Items() {
+				isOwn := slices.ContainsFunc(b.Definitions, func(d *contract.Definition) bool { return d.Group == group.Text() })
+				if !isOwn && group.Text() != "*" && !isKnownGroup(group.Text()) && !slices.Contains(knownGroups, group.Text()) && !contract.HasVariable(group.Text()) {
+					findings = append(findings, group.Finding("no CRD of the provider has the group %s", group.Text()))
+				}
+			}
+		}
+		return findings
 	})(b)
 }
 

@@ -74,12 +74,16 @@ func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundl
 	if err != nil {
 		return extractor.Bundle{}, err
 	}
-	bundle, err := term.Interruptible(cmd.Context(), func() (extractor.Bundle, error) {
-		bundle, err := generate.Preview(options)
+	var notes []error
+	bundle, err := term.Interruptible(cmd.Context(), func() (bundle extractor.Bundle, err error) {
+		bundle, notes, err = generate.Preview(options)
 		return bundle, report.InputError(err)
 	})
 	if err != nil {
 		return extractor.Bundle{}, err
+	}
+	for _, note := range notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: skipped, because generate would fail: %s\n", term.Printable(src), term.Printable(note.Error()))
 	}
 	m := bundle.Metadata
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",

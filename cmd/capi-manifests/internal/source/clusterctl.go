@@ -17,8 +17,9 @@ import (
 )
 
 // ClusterctlReleases returns the paths of the clusterctl releases in a directory:
-// "." if the directory is a release, or "<provider label>/<version>" for each
-// release of a repository. Other sources have none.
+// "." if the directory is a release, "<provider label>/<version>" for each release of a
+// repository, or "<version>" for each release of the directory of a provider in one. Other
+// sources have none.
 func ClusterctlReleases(source string) (found []string) {
 	if kind, err := KindOf(source); err != nil || kind != Directory || kustomize.FileIn(source) != "" {
 		return nil
@@ -29,6 +30,10 @@ func ClusterctlReleases(source string) (found []string) {
 		}
 	}
 	below, _ := fs.Glob(os.DirFS(source), "*/*") // the pattern is valid
+	if absolute, err := filepath.Abs(source); err == nil && contract.TypeOfLabel(filepath.Base(absolute)) != "" {
+		versions, _ := fs.Glob(os.DirFS(source), "v*") // the directory of a provider, with a release in each directory of a version
+		below = append(versions, below...)
+	}
 	for _, dir := range append([]string{"."}, below...) {
 		if holdsRelease(source, dir) {
 			found = append(found, dir)
@@ -63,9 +68,9 @@ func repositoryPath(dir string) string {
 
 // ReadClusterctlRelease reads the YAML files of a release.
 func ReadClusterctlRelease(source, dir string) (contract.Release, error) {
-	release := contract.Release{Dir: dir, Files: map[string][]byte{}}
-	if dir == "." {
-		release.Dir = repositoryPath(source)
+	release := contract.Release{Dir: repositoryPath(filepath.Join(source, dir)), Files: map[string][]byte{}}
+	if release.Dir == "" && dir != "." {
+		release.Dir = dir
 	}
 	entries, err := os.ReadDir(filepath.Join(source, dir))
 	if err != nil {

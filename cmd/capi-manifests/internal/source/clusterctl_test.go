@@ -34,6 +34,7 @@ func TestClusterctlReleases(t *testing.T) {
 	}{
 		"a repository":                       {"-- cluster-api/v1.0.0/core-components.yaml --\n-- ipam-x/v1.0.0/README.md --\n-- README.md --\n", "", []string{"cluster-api/v1.0.0", "ipam-x/v1.0.0"}},
 		"a release of a repository":          {"-- ipam-x/v1.0.0/install.yaml --\n", "ipam-x/v1.0.0", []string{"."}},
+		"a provider of a repository":         {"-- ipam-x/v1.0.0/install.yaml --\n-- ipam-x/v1.1.0/ipam-components.yaml --\n-- ipam-x/README.md --\n", "ipam-x", []string{"v1.0.0", "v1.1.0"}},
 		"a release outside a repository":     {"-- out/core-components.yaml --\n-- out/a/b/core-components.yaml --\n", "out", []string{"."}},
 		"a release in a wrong directory":     {"-- releases/latest/core-components.yaml --\n", "", []string{"releases/latest"}},
 		"a directory with other files":       {"-- a/b/manifests.yaml --\n-- components.yaml --\n", "", nil},
