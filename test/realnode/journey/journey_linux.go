@@ -79,6 +79,7 @@ func (j *Journey) Steps() []Step {
 		{"Installing the operator with kubectl apply -k", "Operator", j.installOperator},
 		{"Creating a Cluster with a topology of 3 + 5 Machines", "Cluster", j.createCluster},
 		{"Upgrading all providers under it, with a client that calls webhooks ten times a second", "Upgrade", j.upgrade},
+		{"Killing the operator, and restarting the node", "Restarts", j.restarts},
 	}
 }
 

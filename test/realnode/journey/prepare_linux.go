@@ -24,8 +24,8 @@ const (
 	toolFile        = "capi-manifests"
 )
 
-// provider is a provider of the journey: its program, its kustomize directory in Cluster API's repository, and the rest of
-// what generate needs.
+// provider is a provider of the journey: its program, its kustomize directory in Cluster API's repository, and other
+// arguments of generate.
 type provider struct {
 	key, main, config string
 	name, kind        string
