@@ -26,11 +26,12 @@ var layers = map[string][]string{
 	"internal":   nil,
 	"api":        {"internal"},
 	"manifests":  {"internal", "api"},
+	"deploy":     {"internal", "api"},
 	"imagesjson": {"internal", "api"},
 	"extractor":  {"internal", "api", "imagesjson"},
 	"install":    {"internal", "api", "manifests", "imagesjson", "extractor"},
 	"build":      {"internal", "api", "manifests", "imagesjson", "extractor"},
-	"cmd":        {"internal", "api", "manifests", "imagesjson", "extractor", "install", "build"},
+	"cmd":        {"internal", "api", "manifests", "deploy", "imagesjson", "extractor", "install", "build"},
 }
 
 // otherTrees have no code of the two programs.

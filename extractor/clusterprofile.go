@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // ClusterProfile is the kind of cluster for which a bundle is built. It
@@ -40,6 +42,14 @@ func (p *ClusterProfile) Set(name string) error {
 		*p = OpenShift
 	}
 	return nil
+}
+
+// Namespaces returns the default namespaces of an installation in such a cluster.
+func (p ClusterProfile) Namespaces() v1alpha1.Namespaces {
+	if p == Kubernetes {
+		return v1alpha1.KubernetesNamespaces
+	}
+	return v1alpha1.OpenShiftNamespaces
 }
 
 // Type implements pflag.Value.

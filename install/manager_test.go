@@ -23,7 +23,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-const namespace = v1alpha1.OperandNamespace
+var namespace = v1alpha1.OpenShiftNamespaces.Operand
 
 // configMap is the manifest of a ConfigMap.
 func configMap(name, value string) string {

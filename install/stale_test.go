@@ -16,9 +16,9 @@ import (
 )
 
 // Paths of the objects on which both controllers decide.
-const (
+var (
 	clusterAPIs = "/clusterapis"
-	revisions   = "/namespaces/" + v1alpha1.OperatorNamespace + "/configmaps"
+	revisions   = "/namespaces/" + v1alpha1.OpenShiftNamespaces.Operator + "/configmaps"
 )
 
 // proxied puts a proxy between the installer and the API server until the test ends.

@@ -26,6 +26,11 @@ const ProvidersRole = "openshift-capi-installer-providers"
 //go:embed 0000_30_*.yaml
 var files embed.FS
 
+// Components are the kustomize components for installations with other settings.
+//
+//go:embed components
+var Components embed.FS
+
 // deleteAnnotation makes the cluster version operator delete an object.
 const deleteAnnotation = "release.openshift.io/delete"
 

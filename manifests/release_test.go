@@ -245,19 +245,27 @@ const lifecycleHooks = "capi-installer-lifecycle-hooks"
 // kustomized builds the manifests, with a component unless it is empty.
 func kustomized(t *testing.T, component string) []*unstructured.Unstructured {
 	t.Helper()
-	here, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
+	if component == "" {
+		return built(t, ".")
 	}
+	return withComponent(t, ".", filepath.Join("components", component))
+}
+
+// withComponent returns the objects of a kustomization with a component.
+func withComponent(t *testing.T, base, component string) []*unstructured.Unstructured {
+	t.Helper()
 	folder := t.TempDir()
-	base, err := filepath.Rel(folder, here)
-	if err != nil {
-		t.Fatal(err)
+	var from [2]string
+	for i, path := range []string{base, component} {
+		absolute, err := filepath.Abs(path)
+		if err == nil {
+			from[i], err = filepath.Rel(folder, absolute)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	text := "resources: [" + base + "]\n"
-	if component != "" {
-		text += "components: [" + filepath.Join(base, "components", component) + "]\n"
-	}
+	text := "resources: [" + from[0] + "]\ncomponents: [" + from[1] + "]\n"
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

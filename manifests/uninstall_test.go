@@ -32,7 +32,10 @@ import (
 )
 
 // ownNamespaces are the namespaces of the product. All others belong to the cluster or to other products.
-var ownNamespaces = []string{v1alpha1.OperatorNamespace, v1alpha1.OperandNamespace}
+var ownNamespaces = []string{
+	v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.OpenShiftNamespaces.Operand,
+	v1alpha1.KubernetesNamespaces.Operator, v1alpha1.KubernetesNamespaces.Operand,
+}
 
 // kustomizations returns the folders of this repository with a kustomization that users apply, and the components.
 func kustomizations(t *testing.T) (bases, components []string) {
@@ -51,7 +54,7 @@ func kustomizations(t *testing.T) (bases, components []string) {
 				return err
 			}
 			if kustomization.Kind == kustomize.ComponentKind {
-				components = append(components, filepath.Base(filepath.Dir(path)))
+				components = append(components, filepath.Dir(path))
 			} else {
 				bases = append(bases, filepath.Dir(path))
 			}
@@ -75,7 +78,7 @@ func TestKustomizations_ContainOnlyOwnObjects(t *testing.T) {
 		objects[base] = built(t, base)
 	}
 	for _, component := range components {
-		objects["component "+component] = kustomized(t, component)
+		objects[component] = withComponent(t, filepath.Dir(filepath.Dir(component)), component)
 	}
 	for from, objects := range objects {
 		for _, o := range objects {

@@ -12,13 +12,34 @@ const (
 	ClusterAPIName = "cluster"
 	// ClusterOperatorName is the name of the ClusterOperator.
 	ClusterOperatorName = "cluster-api"
-	// OperatorNamespace is the namespace of the installer and of its revision ConfigMaps.
-	OperatorNamespace = "openshift-cluster-api-operator"
-	// OperandNamespace is the namespace of the providers and of the transport ConfigMaps.
-	OperandNamespace = "openshift-cluster-api"
 	// ServiceAccountName is the installer's ServiceAccount in OperatorNamespace.
 	ServiceAccountName = "cluster-api-installer"
 )
+
+// Namespaces are the namespaces of an installation.
+type Namespaces struct {
+	// Operator is the namespace of the installer and of its revision ConfigMaps.
+	Operator string
+	// Operand is the namespace of the providers and of the transport ConfigMaps.
+	Operand string
+}
+
+// The namespaces in OpenShift, and the default ones of deploy/kubernetes in any other cluster.
+var (
+	OpenShiftNamespaces  = Namespaces{Operator: "openshift-cluster-api-operator", Operand: "openshift-cluster-api"}
+	KubernetesNamespaces = Namespaces{Operator: "capi-installer-system", Operand: "capi-system"}
+)
+
+// OperatorNamespace and OperandNamespace are the namespaces of this process's installation. They are OpenShift's unless a
+// program calls Use before everything else; they are not constants, so that 40 places need not pass them on
+// (docs/adr/0019-kubernetes-names.md).
+var (
+	OperatorNamespace = OpenShiftNamespaces.Operator
+	OperandNamespace  = OpenShiftNamespaces.Operand
+)
+
+// Use makes these the namespaces of this process. It is not safe for concurrent use.
+func (n Namespaces) Use() { OperatorNamespace, OperandNamespace = n.Operator, n.Operand }
 
 // Labels, annotations and other metadata that the installer writes on objects.
 const (

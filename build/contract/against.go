@@ -237,7 +237,7 @@ func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 // as its SCC admission completes them. A rejection is a warning, because the namespace is an option.
 func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
 	for _, q := range pods {
-		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != v1alpha1.OperandNamespace {
+		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != b.Metadata.ClusterProfile.Namespaces().Operand {
 			continue
 		}
 		pod := q.object.DeepCopy()

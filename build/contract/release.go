@@ -240,7 +240,7 @@ func (b *Bundle) Target() string {
 		return b.ownNamespace()
 	}
 	if b.Release == nil {
-		return v1alpha1.OperandNamespace
+		return v1alpha1.OpenShiftNamespaces.Operand
 	}
 	for _, namespace := range b.OfKind(object.Namespace) {
 		return namespace.Name

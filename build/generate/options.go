@@ -16,7 +16,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -47,7 +46,7 @@ type Options struct {
 
 // normalized sets defaults.
 func (o Options) normalized() Options {
-	o.Namespace = cmp.Or(o.Namespace, v1alpha1.OperandNamespace)
+	o.Namespace = cmp.Or(o.Namespace, o.Profile.Namespaces().Operand)
 	return o
 }
 

@@ -24,8 +24,10 @@ import (
 // manifests aggregates them.
 const AggregateLabel = v1alpha1.Prefix + "/aggregate-to-installer"
 
-// Installer is the service account that the installer runs as.
-var Installer = types.NamespacedName{Namespace: v1alpha1.OperatorNamespace, Name: v1alpha1.ServiceAccountName}
+// Installer returns the service account that the installer runs as.
+func Installer() types.NamespacedName {
+	return types.NamespacedName{Namespace: v1alpha1.OperatorNamespace, Name: v1alpha1.ServiceAccountName}
+}
 
 // Roles are the objects that grant rules to the installer.
 type Roles struct {
@@ -59,7 +61,7 @@ func RolesOf(rules []Rule, name string, labels map[string]string) Roles {
 		roles.Bindings = append(roles.Bindings, rbacv1.RoleBinding{
 			TypeMeta: typeOf(object.RoleBinding.Kind), ObjectMeta: meta,
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: object.Role.Kind, Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Installer.Namespace, Name: Installer.Name}},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Installer().Namespace, Name: Installer().Name}},
 		})
 	}
 	return roles
@@ -116,13 +118,14 @@ func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 
 // isInstaller reports whether a subject is the installer's service account, or a user or group that it authenticates as.
 func isInstaller(subject rbacv1.Subject) bool {
+	installer := Installer()
 	switch subject.Kind {
 	case rbacv1.ServiceAccountKind:
-		return subject.Namespace == Installer.Namespace && subject.Name == Installer.Name
+		return subject.Namespace == installer.Namespace && subject.Name == installer.Name
 	case rbacv1.UserKind:
-		return subject.Name == "system:serviceaccount:"+Installer.Namespace+":"+Installer.Name
+		return subject.Name == "system:serviceaccount:"+installer.Namespace+":"+installer.Name
 	case rbacv1.GroupKind:
-		return slices.Contains([]string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + Installer.Namespace}, subject.Name)
+		return slices.Contains([]string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + installer.Namespace}, subject.Name)
 	}
 	return false
 }

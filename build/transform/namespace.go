@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -75,7 +74,7 @@ func MissingNamespaces(objects []*unstructured.Unstructured, profile extractor.C
 		return nil // such a bundle is invalid there
 	}
 	for _, namespace := range ownNamespaces(objects, object.DefinedScopes(objects)) {
-		if namespace != v1alpha1.OperandNamespace {
+		if namespace != profile.Namespaces().Operand {
 			missing = append(missing, fmt.Sprintf("the bundle does not create namespace %s; create it, and let the installer write there: capi-manifests rbac prints the roles", namespace))
 		}
 	}

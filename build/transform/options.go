@@ -20,7 +20,7 @@ type Options struct {
 	ImageName string
 	// Images are additional images to replace: the key by the value, a digest reference or ImageName.
 	Images map[string]string
-	// Namespace is the namespace of the provider; empty means openshift-cluster-api.
+	// Namespace is the namespace of the provider; empty means the one of the profile.
 	Namespace string
 	// Profile is the kind of cluster that the bundle is for; the zero value is OpenShift.
 	Profile extractor.ClusterProfile
@@ -61,7 +61,7 @@ func (o Options) Check() []error {
 	}
 	var errs []error
 	if o.KeepNamespaces && o.Profile != extractor.Kubernetes {
-		errs = append(errs, errors.New("namespaces can be kept in profile kubernetes only: in OpenShift, all providers are in "+v1alpha1.OperandNamespace))
+		errs = append(errs, errors.New("namespaces can be kept in profile kubernetes only: in OpenShift, all providers are in "+v1alpha1.OpenShiftNamespaces.Operand))
 	}
 	for _, name := range append(slices.Clone(o.OnlyTransforms), o.SkipTransforms...) {
 		if !slices.Contains(known, name) {

@@ -36,6 +36,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
+	"github.com/capi-installer/capi-installer/internal/buildinfo"
 )
 
 // gracePeriod is the time that the program waits for running work when it is
@@ -56,6 +57,7 @@ type flags struct {
 	metricsInsecure, leaderElect, officialAPI              bool
 	createClusterAPI, lifecycleHooks                       bool
 	registryNamespace                                      string
+	namespaces                                             v1alpha1.Namespaces
 	lifecycleHooksAddress                                  string
 	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
@@ -79,8 +81,12 @@ state there and on the ClusterOperator "cluster-api".`,
   # On a workstation, as the service account that may write the installed objects
   capi-installer --kubeconfig=$HOME/.kube/config --as=system:serviceaccount:openshift-cluster-api-operator:cluster-api-installer --images-json=images.json --release-version=4.22.0 --platform=AWS`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
+		Version:           buildinfo.Of(version).String(),
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
+	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	cmd.AddCommand(newVersion())
 	f.register(cmd)
 	return cmd
 }
@@ -92,6 +98,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringSliceVar(&f.platforms, "platform", nil, "platform whose infrastructure provider is installed, such as AWS; several, separated by commas or in repeated flags, in a cluster without OpenShift; by default from PLATFORM or the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
 	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
+	set.StringVar(&f.namespaces.Operator, "namespace", v1alpha1.OpenShiftNamespaces.Operator, "namespace of the installer and of its revision ConfigMaps")
+	set.StringVar(&f.namespaces.Operand, "providers-namespace", v1alpha1.OpenShiftNamespaces.Operand, "namespace of the providers; their bundles must be for it")
 	set.StringVar(&f.registryNamespace, "registry-config-namespace", "", "namespace with the registry configuration of a cluster without OpenShift's APIs: Secret "+registryconfig.PullSecretName+" and ConfigMap "+registryconfig.ConfigMapName+"; by default OpenShift's objects are read")
 	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
 	set.StringVar(&f.signaturePolicy, "signature-policy", policy.DefaultFile, "policy.json whose signature requirements images must meet; empty for none; the default file may be missing")
@@ -124,6 +132,7 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
+	f.namespaces.Use()
 	ctrl.SetLogger(zap.New())
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 //go:generate go run . ../..
@@ -55,6 +57,7 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	source = bytes.ReplaceAll(source, []byte(v1alpha1.OpenShiftNamespaces.Operator), []byte(v1alpha1.KubernetesNamespaces.Operator))
 	rule, rules, err := alerts(source)
 	return map[string][]byte{
 		"deploy/monitoring/dashboard.json":      dashboard,

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 const root = "../.."
@@ -79,6 +82,7 @@ func TestDashboard_NamesExactlyTheDocumentedMetrics(t *testing.T) {
 func TestRules_AreThoseOfThePrometheusRule(t *testing.T) {
 	read := func(name string) (content struct{ Metadata, Spec, Groups any }) {
 		data, err := os.ReadFile(filepath.Join(root, name))
+		data = bytes.ReplaceAll(data, []byte(v1alpha1.OpenShiftNamespaces.Operator), []byte(v1alpha1.KubernetesNamespaces.Operator))
 		if err == nil {
 			err = yaml.Unmarshal(data, &content)
 		}

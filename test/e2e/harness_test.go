@@ -46,10 +46,9 @@ func TestMain(m *testing.M) {
 // full reports whether scenarios are repeated at every step.
 var full = os.Getenv("E2E") == "full"
 
-const (
-	namespace = v1alpha1.OperandNamespace
-	patience  = 2 * time.Minute
-)
+var namespace = v1alpha1.OpenShiftNamespaces.Operand
+
+const patience = 2 * time.Minute
 
 // harness is a cluster with the installer's manifests, a proxy in front of its API server, a registry and a release.
 type harness struct {

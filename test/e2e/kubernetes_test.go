@@ -3,7 +3,7 @@
 package e2e
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/opencontainers/go-digest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +52,15 @@ func newKubernetes(t *testing.T) *kubernetes {
 	return k
 }
 
+// release pushes images of providers for a cluster without OpenShift and writes them to images.json.
+func (k *kubernetes) release(providers ...fixture.Synthetic) {
+	k.Helper()
+	for i := range providers {
+		providers[i].Namespace = cmp.Or(providers[i].Namespace, v1alpha1.KubernetesNamespaces.Operand)
+	}
+	k.harness.release(providers...)
+}
+
 // setRelease replaces the release version in the kustomization.
 func (k *kubernetes) setRelease(before, after string) {
 	k.Helper()
@@ -75,9 +83,9 @@ func (k *kubernetes) kubectl(arguments ...string) string {
 func (k *kubernetes) run(more ...string) *process {
 	k.Helper()
 	deployment := &appsv1.Deployment{}
-	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}, deployment))
+	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "capi-installer"}, deployment))
 	configMap := &corev1.ConfigMap{}
-	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "cluster-api-installer-images"}, configMap))
+	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "cluster-api-installer-images"}, configMap))
 	mounted := k.TempDir()
 	for name, content := range configMap.Data {
 		k.must(os.WriteFile(filepath.Join(mounted, name), []byte(content), 0o600))
@@ -92,7 +100,7 @@ func (k *kubernetes) run(more ...string) *process {
 		argument = strings.Replace(argument, "/etc/capi-installer/", mounted+"/", 1)
 		arguments[i] = strings.Replace(argument, "/var/cache/capi-installer", k.cache, 1)
 	}
-	kubeconfig, err := k.cluster.ServiceAccount(k.Context(), v1alpha1.OperatorNamespace, deployment.Spec.Template.Spec.ServiceAccountName)
+	kubeconfig, err := k.cluster.ServiceAccount(k.Context(), v1alpha1.KubernetesNamespaces.Operator, deployment.Spec.Template.Spec.ServiceAccountName)
 	k.must(err)
 	p := launch(k.T, environment, nil, append(append(arguments, "--kubeconfig="+kubeconfig), more...)...)
 	k.Cleanup(p.end)
@@ -151,7 +159,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 // seedNamespaces creates all namespaces that the product shares with the cluster and its users, with data, and returns the data.
 func (k *kubernetes) seedNamespaces() (seeds []corev1.Secret) {
 	k.Helper()
-	for _, name := range []string{"default", "kube-system", "openshift-config", v1alpha1.OperatorNamespace, v1alpha1.OperandNamespace} {
+	for _, name := range []string{"default", "kube-system", "openshift-config", v1alpha1.KubernetesNamespaces.Operator, v1alpha1.KubernetesNamespaces.Operand} {
 		object := &corev1.Namespace{}
 		object.Name = name
 		if err := k.Create(k.Context(), object); !apierrors.IsAlreadyExists(err) {
@@ -179,10 +187,7 @@ func (k *kubernetes) compareSeeds(seeds []corev1.Secret) {
 // TestKubernetes_KeepsANamespace installs a provider in its own namespace, with the permissions that capi-manifests rbac generates.
 func TestKubernetes_KeepsANamespace(t *testing.T) {
 	k := newKubernetes(t)
-	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0"}.Bundle()
-	docker.Manifests = bytes.ReplaceAll(docker.Manifests, []byte(namespace), []byte("capd-system"))
-	docker.Metadata.ContentID = digest.FromBytes(docker.Manifests)
-	k.releaseBundles(core("v1.0.0").Bundle(), docker)
+	k.release(core("v1.0.0"), fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0", Namespace: "capd-system"})
 	k.kubectl("apply", "-k", k.folder)
 	k.kubectl("create", "namespace", "capd-system")
 	p := k.run()
@@ -190,7 +195,7 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 
 	roles := filepath.Join(k.folder, "roles.yaml")
 	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", []string{"rbac", "--images-json", k.images, "--platform", "None", "-o", "yaml", "--name", "capi-installer-docker"}, nil, &stdout, &stderr); code != 0 {
+	if code := command.Run(t.Context(), "", []string{"rbac", "--images-json", k.images, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker"}, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("capi-manifests rbac: %s", stderr.String())
 	}
 	k.must(os.WriteFile(roles, []byte(stdout.String()), 0o600))

@@ -50,7 +50,7 @@ type hooked struct {
 }
 
 // hooksServer is the host of the Service of the hooks.
-const hooksServer = lifecyclehook.Name + "." + v1alpha1.OperatorNamespace + ".svc"
+var hooksServer = lifecyclehook.Name + "." + v1alpha1.KubernetesNamespaces.Operator + ".svc"
 
 // TestKubernetes_LifecycleHooks runs the installer with Cluster API's core provider: its program, not only its manifests.
 func TestKubernetes_LifecycleHooks(t *testing.T) {
@@ -169,9 +169,9 @@ func (h *hooked) coreBundle() extractor.Bundle {
 // docker returns the infrastructure provider of a version. With a label, it has a Deployment whose pods wait for a node with
 // the label, so that its rollout lasts until the test sets the label.
 func (h *hooked) docker(version, label string) fixture.Synthetic {
-	provider := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: version}
+	provider := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: version, Namespace: v1alpha1.KubernetesNamespaces.Operand}
 	if label != "" {
-		provider.Extra = strings.NewReplacer("NAMESPACE", namespace, "LABEL", label, "IMAGE", "registry.ci.openshift.org/openshift:cluster-api-provider-docker").Replace(`
+		provider.Extra = strings.NewReplacer("NAMESPACE", v1alpha1.KubernetesNamespaces.Operand, "LABEL", label, "IMAGE", "registry.ci.openshift.org/openshift:cluster-api-provider-docker").Replace(`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: waiting, namespace: NAMESPACE}
@@ -413,7 +413,7 @@ func (h *hooked) replaceCA(authority servingcert.Authority) {
 	keys, err := authority.Keys()
 	h.must(err)
 	secret := &corev1.Secret{}
-	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: servingcert.SecretName}, secret))
+	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: servingcert.SecretName}, secret))
 	secret.Data = map[string][]byte{corev1.TLSCertKey: authority.Bundle(), corev1.TLSPrivateKeyKey: keys}
 	h.must(h.Update(h.Context(), secret))
 	h.kubectl("annotate", "crd", lifecyclehook.CRD, "test/reconcile="+strconv.FormatInt(time.Now().UnixNano(), 10), "--overwrite")
@@ -523,7 +523,7 @@ func (h *hooked) startCore() *coreProgram {
 	h.Helper()
 	dir, program := h.TempDir(), h.buildCore()
 	secret := &corev1.Secret{}
-	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: namespace, Name: "capi-webhook-service-cert"}, secret))
+	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service-cert"}, secret))
 	for name, content := range secret.Data {
 		h.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
@@ -554,7 +554,7 @@ func (h *hooked) startCore() *coreProgram {
 			h.Logf("the end of the log of the core provider:\n%s", text[max(0, len(text)-20000):])
 		}
 	})
-	h.cluster.Route(types.NamespacedName{Namespace: namespace, Name: "capi-webhook-service"}, webhooks)
+	h.cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, webhooks)
 	return &coreProgram{stop}
 }
 

@@ -164,7 +164,7 @@ func (w walkthrough) command(line string) {
 func (w walkthrough) serveCoreWebhooks() {
 	w.Helper()
 	secret := &corev1.Secret{}
-	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "capi-webhook-service-cert"}, secret))
+	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service-cert"}, secret))
 	dir, program := w.TempDir(), filepath.Join(w.TempDir(), "corewebhooks")
 	for name, content := range secret.Data {
 		w.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
@@ -185,7 +185,7 @@ func (w walkthrough) serveCoreWebhooks() {
 			w.Logf("corewebhooks:\n%s", log.String())
 		}
 	})
-	w.cluster.Route(types.NamespacedName{Namespace: namespace, Name: "capi-webhook-service"}, address)
+	w.cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, address)
 	w.eventually("the webhooks are served", func() error {
 		connection, err := net.Dial("tcp", address)
 		if err == nil {

@@ -179,7 +179,7 @@ var clusterctlRules = []contract.Rule{{
 		return eachContainer(func(container contract.Value) (findings []contract.Finding) {
 			for _, argument := range container.At("args").Items() {
 				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
-				isClusters := b.Release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OperandNamespace
+				isClusters := b.Release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OpenShiftNamespaces.Operand
 				if pins && value != "" && !isClusters {
 					findings = append(findings, argument.Finding("the controller watches only the namespace %s", value))
 				}

@@ -106,13 +106,13 @@ var installerRules = []contract.Rule{{
 	Severity: contract.Error,
 	Only:     contract.FormBundle,
 	Source:   ours("Objects"),
-	Why:      "Every provider is installed in " + v1alpha1.OperandNamespace + ", the only namespace in which the installer has permissions for namespaced objects. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
+	Why:      "Every provider is installed in " + v1alpha1.OpenShiftNamespaces.Operand + ", and in any Kubernetes cluster in " + v1alpha1.KubernetesNamespaces.Operand + ", the only namespace in which the installer has permissions for namespaced objects. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return eachWithSeverity(b, contract.Warning, checkTargetNamespace)
+			return eachWithSeverity(b, contract.Warning, checkTargetNamespace(b))
 		}
-		return eachObject(checkTargetNamespace)(b)
+		return eachObject(checkTargetNamespace(b))(b)
 	},
 }, {
 	ID:       "installer/no-namespace-object",
@@ -214,8 +214,8 @@ var installerRules = []contract.Rule{{
 	Only:      contract.FormBundle,
 	OpenShift: true,
 	Source:    manifestsGen("Webhooks"),
-	Why:       "On OpenShift the objects of Cluster API are in " + v1alpha1.OperandNamespace + ". A webhook for all namespaces also validates objects of another Cluster API installation.",
-	Fix:       "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",
+	Why:       "On OpenShift the objects of Cluster API are in " + v1alpha1.OpenShiftNamespaces.Operand + ". A webhook for all namespaces also validates objects of another Cluster API installation.",
+	Fix:       "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OpenShiftNamespaces.Operand + "}}.",
 	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
 		if selector := webhook.At("namespaceSelector"); !selector.At("matchLabels").Exists() && !selector.At("matchExpressions").Exists() {
 			return []contract.Finding{selector.Finding("the webhook matches all namespaces")}
@@ -304,15 +304,18 @@ func checkPinned(container contract.Value, placeholder string) []contract.Findin
 // pinned reports whether an image reference ends in a SHA-256 digest.
 func pinned(image string) bool { return object.IsPinned(image) }
 
-func checkTargetNamespace(o *contract.Object) []contract.Finding {
-	namespace := o.At("metadata", "namespace")
-	if !contract.Installable[o.Kind] || o.Namespace == v1alpha1.OperandNamespace {
-		return nil
+func checkTargetNamespace(b *contract.Bundle) func(*contract.Object) []contract.Finding {
+	want := b.Metadata.ClusterProfile.Namespaces().Operand
+	return func(o *contract.Object) []contract.Finding {
+		namespace := o.At("metadata", "namespace")
+		if !contract.Installable[o.Kind] || o.Namespace == want {
+			return nil
+		}
+		if o.Namespace == "" {
+			return []contract.Finding{namespace.Finding("the namespace is missing: want %s", want)}
+		}
+		return []contract.Finding{namespace.Finding("the namespace is %s, not %s", o.Namespace, want)}
 	}
-	if o.Namespace == "" {
-		return []contract.Finding{namespace.Finding("the namespace is missing: want %s", v1alpha1.OperandNamespace)}
-	}
-	return []contract.Finding{namespace.Finding("the namespace is %s, not %s", o.Namespace, v1alpha1.OperandNamespace)}
 }
 
 func checkCertManager(o *contract.Object) (findings []contract.Finding) {

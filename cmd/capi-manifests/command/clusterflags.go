@@ -9,15 +9,17 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 )
 
 // clusterFlags select a cluster, like the flags of kubectl.
-type clusterFlags struct{ kubeconfig, context string }
+type clusterFlags struct{ kubeconfig, context, namespace string }
 
 func (f *clusterFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster (default $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.namespace, "installer-namespace", "", "`namespace` of the installer (default "+v1alpha1.OpenShiftNamespaces.Operator+" in OpenShift, "+v1alpha1.KubernetesNamespaces.Operator+" in other clusters)")
 	flags.StringVar(&f.context, "context", "", "`name` of the context in the kubeconfig (default the current context)")
 	_ = cmd.RegisterFlagCompletionFunc("context", f.completeContext) // the flag exists
 }
@@ -52,5 +54,9 @@ func (f *clusterFlags) connect() (*installed.Cluster, error) {
 		step := "set --kubeconfig or KUBECONFIG to the kubeconfig of a cluster"
 		return nil, &installed.AccessError{Subject: file, Err: err, Permanent: true, NextStep: step}
 	}
-	return installed.Connect(config)
+	cluster, err := installed.Connect(config)
+	if err == nil {
+		cluster.Namespace = f.namespace
+	}
+	return cluster, err
 }

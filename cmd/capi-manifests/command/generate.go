@@ -120,7 +120,7 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	set.StringVar(&f.OCPPlatform, "platform", "", "`platform` of the provider, such as AWS; with --profile kubernetes any name, such as Docker (default every platform)")
 	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; required if the provider has pods")
 	set.StringArrayVar(&f.images, "image", nil, "`old=new` image replacement; new is pinned by digest or is --image-name; may be repeated")
-	set.StringVar(&f.Namespace, "namespace", v1alpha1.OperandNamespace, "target namespace of the provider")
+	set.StringVar(&f.Namespace, "namespace", "", "target `namespace` of the provider (default "+v1alpha1.OpenShiftNamespaces.Operand+", or "+v1alpha1.KubernetesNamespaces.Operand+" with --profile kubernetes)")
 	set.Var(&f.Profile, "profile", "kind of cluster that the bundle is for: "+strings.Join(extractor.ClusterProfileNames(), ", "))
 	set.BoolVar(&f.KeepNamespaces, "keep-namespace", false, "objects stay in the namespaces of the provider; requires --profile kubernetes")
 	set.StringSliceVar(&f.ProtectClusters, "protect-cluster-resource", nil, "singular `name` of a resource, such as awscluster, whose object of the management cluster is protected (default every InfraCluster); may be repeated")

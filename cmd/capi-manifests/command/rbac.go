@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
+	"github.com/capi-installer/capi-installer/deploy/kubernetes"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 )
@@ -55,8 +58,9 @@ const rbacExample = `  # List the permissions for a provider
 // rbacFlags are the flags of rbac.
 type rbacFlags struct {
 	planFlags
-	name   string
-	labels []string
+	name    string
+	labels  []string
+	profile extractor.ClusterProfile
 }
 
 func newRBAC() *cobra.Command {
@@ -73,6 +77,8 @@ func newRBAC() *cobra.Command {
 	f.registerImages(cmd)
 	set := cmd.Flags()
 	set.StringVar(&f.name, "name", "openshift-capi-installer-bundles", "`name` of the roles and bindings")
+	set.Var(&f.profile, "profile", "kind of cluster: "+strings.Join(extractor.ClusterProfileNames(), ", "))
+	cli.CompleteFixed(cmd, "profile", extractor.ClusterProfileNames()...)
 	set.StringArrayVar(&f.labels, "label", nil, "additional `name=value` label of the roles and bindings; may be repeated")
 	return cmd
 }
@@ -82,11 +88,12 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
+	f.profile.Namespaces().Use()
 	objects, err := f.rendered(cmd, sources, variables)
 	if err != nil {
 		return err
 	}
-	held, err := heldByInstaller()
+	held, err := heldByInstaller(f.profile)
 	if err != nil {
 		return err
 	}
@@ -143,13 +150,20 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 	return objects, nil
 }
 
+// providersRole ends the names of the roles for the objects of any provider.
+var providersRole = strings.TrimPrefix(manifests.ProvidersRole, "openshift-")
+
 // heldByInstaller returns the permissions in the installer's own manifests, without
 // those for providers.
-func heldByInstaller() ([]rbac.Rule, error) {
-	objects, err := manifests.Objects()
+func heldByInstaller(profile extractor.ClusterProfile) ([]rbac.Rule, error) {
+	read := manifests.Objects
+	if profile == extractor.Kubernetes {
+		read = kubernetes.Objects
+	}
+	objects, err := read()
 	if err != nil {
 		return nil, err
 	}
-	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == manifests.ProvidersRole })
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return strings.HasSuffix(o.GetName(), providersRole) })
 	return rbac.RulesOfInstaller(objects)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/internal/buildinfo"
 )
 
 const rootLong = `capi-manifests builds and reads the images from which capi-installer installs
@@ -86,7 +87,7 @@ func Run(ctx context.Context, version string, args []string, stdin io.Reader, st
 
 // New returns the command with its subcommands.
 func New(version string) *cobra.Command {
-	v := versionOf(version)
+	v := buildinfo.Of(version)
 	root := &cobra.Command{
 		Use:           "capi-manifests",
 		Short:         "Build and read images of Cluster API providers",

@@ -5,28 +5,19 @@ package command
 import (
 	"bytes"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/internal/buildinfo"
 )
 
-// buildVersion describes the build of this program.
-type buildVersion struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"`
-	Go      string `json:"go"`
-	// Platform is the operating system and the architecture.
-	Platform string `json:"platform"`
-}
-
-func newVersion(v buildVersion) *cobra.Command {
+func newVersion(v buildinfo.Version) *cobra.Command {
 	var format cli.Output
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Show version information",
+		Long:    "Show the version of the program; with -o json also the commit and the versions of all modules in it.",
 		Example: "  capi-manifests version\n  capi-manifests version -o json",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,24 +28,4 @@ func newVersion(v buildVersion) *cobra.Command {
 	}
 	format.Register(cmd)
 	return cmd
-}
-
-func (v buildVersion) String() string { return v.Version + " " + v.Go + " " + v.Platform }
-
-// versionOf completes a version with the build information of the program.
-func versionOf(version string) buildVersion {
-	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if v.Version == "" {
-		v.Version = info.Main.Version
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			v.Commit = setting.Value
-		}
-	}
-	return v
 }

@@ -33,6 +33,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/deploy/kubernetes"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
 )
@@ -97,15 +98,16 @@ func (d dryRunOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 // Prepare creates the namespaces of the installer in an empty cluster, and the strict namespace.
 func (c *Cluster) Prepare(ctx context.Context) error {
 	objects, err := manifests.Objects()
-	if err != nil {
+	others, othersErr := kubernetes.Objects()
+	if err := errors.Join(err, othersErr); err != nil {
 		return err
 	}
-	for _, object := range objects {
+	for _, object := range append(objects, others...) {
 		if object.GetKind() != "Namespace" {
 			continue
 		}
 		namespaces := []*unstructured.Unstructured{object}
-		if object.GetName() == v1alpha1.OperandNamespace {
+		if object.GetName() == v1alpha1.OpenShiftNamespaces.Operand {
 			namespaces = append(namespaces, strictCopy(object))
 		}
 		for _, namespace := range namespaces {
@@ -116,7 +118,7 @@ func (c *Cluster) Prepare(ctx context.Context) error {
 	}
 	return c.until(ctx, "the default service accounts", func(ctx context.Context) error {
 		var errs []error
-		for _, namespace := range []string{v1alpha1.OperandNamespace, strictNamespace} {
+		for _, namespace := range []string{v1alpha1.OpenShiftNamespaces.Operand, v1alpha1.KubernetesNamespaces.Operand, strictNamespace} {
 			_, err := c.objects.Resource(serviceAccounts).Namespace(namespace).Get(ctx, "default", metav1.GetOptions{})
 			errs = append(errs, err)
 		}
@@ -125,7 +127,7 @@ func (c *Cluster) Prepare(ctx context.Context) error {
 }
 
 // strictNamespace is a namespace of a disposable cluster.
-const strictNamespace = v1alpha1.OperandNamespace + "-strict"
+var strictNamespace = v1alpha1.OpenShiftNamespaces.Operand + "-strict"
 
 // StrictNamespace implements contract.Server.
 func (c *Cluster) StrictNamespace() string {

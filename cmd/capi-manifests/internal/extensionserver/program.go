@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/capi-installer/capi-installer/internal/certificate"
@@ -84,7 +83,7 @@ func Start(ctx context.Context, program Program) (*Server, error) {
 	s.process = exec.Command(program.Path, args...) //nolint:noctx // Stop ends it with its children
 	s.process.Env = append(os.Environ(), portVariable+"="+strconv.Itoa(port), certDirVariable+"="+s.dir)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
-	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ownGroup(s.process)
 	s.process.WaitDelay = time.Second // children may keep its output open
 	if err := s.process.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", program.Path, err), os.RemoveAll(s.dir))
@@ -172,12 +171,12 @@ const pollInterval = 50 * time.Millisecond
 
 // Stop ends the program and its children, and removes the certificate.
 func (s *Server) Stop() error {
-	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGTERM) // it may have exited
+	interruptGroup(s.process)
 	select {
 	case <-s.ended:
 	case <-time.After(stopTimeout):
 	}
-	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGKILL) // the rest of the group
+	killGroup(s.process)
 	<-s.ended
 	return os.RemoveAll(s.dir)
 }

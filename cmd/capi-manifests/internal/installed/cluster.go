@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,6 +38,12 @@ const requestTimeout = 30 * time.Second
 
 // Cluster reads the versions of a cluster.
 type Cluster struct {
+	// Namespace is the namespace of the installer; empty means the default one of the kind of cluster.
+	Namespace string
+
+	namespaces    sync.Once
+	namespacesErr error
+
 	config   *rest.Config
 	objects  dynamic.Interface
 	metadata metadata.Interface
@@ -102,6 +109,9 @@ type contents struct {
 func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	if err := c.useNamespaces(ctx); err != nil {
+		return rollout.Snapshot{}, err
+	}
 	var found contents
 	for _, list := range []struct {
 		into      *[]*unstructured.Unstructured

@@ -29,6 +29,9 @@ type Stored struct {
 func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	if err := c.useNamespaces(ctx); err != nil {
+		return nil, err
+	}
 	// The parts of a version are found by name; other ConfigMaps in the namespace
 	// are small.
 	list, err := c.objects.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace).List(ctx, metav1.ListOptions{})
