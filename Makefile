@@ -93,9 +93,17 @@ build: ## Build both programs into bin/
 	go build $(LDFLAGS) -o bin/ ./cmd/...
 
 .PHONY: image
-image: ## Build the installer's image reproducibly, as an OCI layout in _output/image
-	@GOOS=linux go build -buildvcs=false -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o _output/capi-installer ./cmd/capi-installer
-	@go run ./hack/image -binary _output/capi-installer -version $(VERSION) -output _output/image
+image: ## Build the installer's image for amd64 and arm64 reproducibly, as an OCI layout in _output/image
+	@go run ./hack/release -version $(VERSION) -image-only -output _output/image
+
+IMAGE ?= quay.io/capi-installer/capi-installer
+.PHONY: release
+release: ## Build the artifacts of release VERSION into _output/release; IMAGE is the repository that the image will be pushed to
+	@go run ./hack/release -version $(VERSION) -image $(IMAGE) -output _output/release
+
+.PHONY: cross
+cross: ## Check that the programs build for Windows and macOS
+	@for system in windows darwin; do echo "== $$system"; GOOS=$$system GOARCH=arm64 go build -o /dev/null ./cmd/capi-manifests ./cmd/capi-installer && GOOS=$$system GOARCH=arm64 go vet ./cmd/... || exit 1; done
 
 .PHONY: lint
 lint: ## Run the linters of .golangci.yaml, and check the wording

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds the installer's image as an OCI layout, with the content that
-// Containerfile describes, without a container engine. The build is reproducible: the
-// same source gives the same digest on every machine.
-//
-//	go run ./hack/image -binary bin/capi-installer -version v1.0.0 -output _output/image
 package main
 
 import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing/fstest"
 
@@ -30,34 +23,39 @@ import (
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 )
 
-func main() {
-	binary := flag.String("binary", "bin/capi-installer", "the program, built for Linux")
-	manifests := flag.String("manifests", "manifests", "folder with the manifests of the release")
-	version := flag.String("version", "unknown", "version that the image is labelled with")
-	output := flag.String("output", "_output/image", "OCI layout to write")
-	flag.Parse()
-	digest, err := run(*binary, *manifests, *version, *output)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "making the image:", err)
-		os.Exit(1)
+// imagePlatforms are the architectures of the installer's image.
+var imagePlatforms = []string{"amd64", "arm64"}
+
+// writeImage builds the program for each architecture and writes the index of the images into an OCI layout, or an archive of
+// one if the name ends in .tar. It returns the digest of the index.
+func (b build) writeImage(ctx context.Context, path string) (v1.Hash, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range imagePlatforms {
+		program, err := b.program(ctx, "capi-installer", platform{"linux", arch})
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		image, err := b.image(program, arch)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
+		})
 	}
-	fmt.Printf("%s@%s\n", *output, digest)
+	write := ocilayout.Write
+	if filepath.Ext(path) == ".tar" {
+		write = ocilayout.WriteArchive
+	}
+	if err := write(ctx, path, index, "capi-installer:"+b.version); err != nil {
+		return v1.Hash{}, fmt.Errorf("writing %s: %w", path, err)
+	}
+	return index.Digest()
 }
 
-// run writes the layout and returns the digest of the image.
-func run(binary, manifests, version, output string) (v1.Hash, error) {
-	image, err := image(binary, manifests, version)
-	if err != nil {
-		return v1.Hash{}, err
-	}
-	if err := ocilayout.Write(context.Background(), output, image, "capi-installer:"+version); err != nil {
-		return v1.Hash{}, fmt.Errorf("writing %s: %w", output, err)
-	}
-	return image.Digest()
-}
-
-func image(binary, manifests, version string) (v1.Image, error) {
-	files, err := contents(binary, manifests)
+// image returns the image with a program, with the content that Containerfile describes.
+func (b build) image(program, arch string) (v1.Image, error) {
+	files, err := contents(program, filepath.Join(b.root, "manifests"))
 	if err != nil {
 		return nil, err
 	}
@@ -71,24 +69,32 @@ func image(binary, manifests, version string) (v1.Image, error) {
 		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "make image"}})
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "make image", Created: v1.Time{Time: b.created}}})
 	if err != nil {
 		return nil, err
 	}
-	return configured(image, version)
+	return b.configured(image, arch)
 }
 
-func configured(image v1.Image, version string) (v1.Image, error) {
+func (b build) configured(image v1.Image, arch string) (v1.Image, error) {
 	file, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture = "linux", runtime.GOARCH
+	file.OS, file.Architecture, file.Created = "linux", arch, v1.Time{Time: b.created}
 	file.Config = v1.Config{
 		User:       "65532:65532",
 		Entrypoint: []string{"/usr/bin/capi-installer"},
-		Labels:     map[string]string{"io.openshift.release.operator": "true", "org.opencontainers.image.version": version},
+		Labels: map[string]string{
+			"io.openshift.release.operator":     "true",
+			"org.opencontainers.image.version":  b.version,
+			"org.opencontainers.image.revision": b.revision,
+			"org.opencontainers.image.created":  b.created.Format(timeFormat),
+			"org.opencontainers.image.source":   source,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.title":    "capi-installer",
+		},
 	}
 	return mutate.ConfigFile(image, file)
 }

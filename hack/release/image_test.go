@@ -11,60 +11,46 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
+// testBuild describes a release of this checkout.
+func testBuild(t *testing.T) build {
+	t.Helper()
+	b := build{root: "../..", output: t.TempDir(), version: "v0.1.0", repository: "quay.io/example/capi-installer", bin: t.TempDir(), platforms: []platform{own()}}
+	if err := b.readCommit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func TestImage_IsReproducible(t *testing.T) {
+	b := testBuild(t)
 	binary := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
-		t.Fatal(err)
+	digests := map[string]string{}
+	for _, step := range []struct{ name, content string }{{"first", "program"}, {"second", "program"}, {"other", "another"}} {
+		if err := os.WriteFile(binary, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		image, err := b.image(binary, "arm64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, err := image.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[step.name] = digest.String()
 	}
-	first, err := run(binary, "../../manifests", "v1", filepath.Join(t.TempDir(), "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(binary, later, later); err != nil {
-		t.Fatal(err)
-	}
-	again := filepath.Join(t.TempDir(), "image")
-	second, err := run(binary, "../../manifests", "v1", again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first != second {
-		t.Errorf("first %s, then %s", first, second)
-	}
-	if err := os.WriteFile(binary, []byte("another"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other, err := run(binary, "../../manifests", "v1", again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if other == first {
-		t.Error("another program makes the same image")
+	if digests["first"] != digests["second"] || digests["first"] == digests["other"] {
+		t.Errorf("digests %v", digests)
 	}
 }
 
 func TestImage_RunsAsNonRoot(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(t.TempDir(), "image")
-	digest, err := run(binary, "../../manifests", "v1", out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := layout.FromPath(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := path.Image(digest)
+	b := testBuild(t)
+	image, err := b.image(os.Args[0], "arm64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +58,23 @@ func TestImage_RunsAsNonRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Config.User != "65532:65532" || config.OS != "linux" {
-		t.Errorf("user %q on %q", config.Config.User, config.OS)
+	if config.Config.User != "65532:65532" || config.OS != "linux" || config.Architecture != "arm64" || !config.Created.Equal(b.created) {
+		t.Errorf("user %q on %q/%q of %s", config.Config.User, config.OS, config.Architecture, config.Created)
 	}
 	if diff := cmp.Diff([]string{"/usr/bin/capi-installer"}, config.Config.Entrypoint); diff != "" {
 		t.Error(diff)
+	}
+	for _, label := range []string{"source", "revision", "licenses", "created", "version"} {
+		if config.Config.Labels["org.opencontainers.image."+label] == "" {
+			t.Errorf("no label %s", label)
+		}
 	}
 }
 
 // TestImage_LayerEndsWithTheEndOfAnArchive reads the layer as GNU tar and Python do: they reject an archive without two
 // empty blocks at its end. Go's own reader does not need them.
 func TestImage_LayerEndsWithTheEndOfAnArchive(t *testing.T) {
-	image, err := image(os.Args[0], "../../manifests", "v1")
+	image, err := testBuild(t).image(os.Args[0], "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Program release builds the artifacts of a release into a folder, without a network. The result is reproducible: the same
+// commit, version and Go give the same bytes.
+//
+//	go run ./hack/release -version v0.1.0 -output _output/release
+//	go run ./hack/release -version v0.1.0 -image-only -output _output/image
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	source     = "https://github.com/capi-installer/capi-installer"
+	timeFormat = time.RFC3339
+)
+
+func main() {
+	b := build{}
+	flag.StringVar(&b.version, "version", "", "version of the release, such as v0.1.0")
+	flag.StringVar(&b.output, "output", "_output/release", "folder to write")
+	flag.StringVar(&b.repository, "image", "quay.io/capi-installer/capi-installer", "repository that the installer's image will be pushed to")
+	flag.StringVar(&b.root, "root", ".", "root of the checkout")
+	only := flag.String("platforms", "", "platforms of the archives, such as linux/amd64,windows/arm64; default: all")
+	imageOnly := flag.Bool("image-only", false, "write only the image, as an OCI layout")
+	flag.Parse()
+	b.platforms = parsePlatforms(*only)
+	if err := b.run(context.Background(), *imageOnly); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// build describes a release.
+type build struct {
+	root, output, version, repository string
+	platforms                         []platform
+	// revision and created are the commit and its time, or SOURCE_DATE_EPOCH.
+	revision string
+	created  time.Time
+	// bin has the programs.
+	bin string
+}
+
+func (b build) run(ctx context.Context, imageOnly bool) error {
+	if b.version == "" {
+		return fmt.Errorf("-version is required, such as v0.1.0")
+	}
+	if err := b.readCommit(ctx); err != nil {
+		return err
+	}
+	bin, err := os.MkdirTemp("", "release-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(bin)
+	b.bin = bin
+	if imageOnly {
+		digest, err := b.writeImage(ctx, b.output)
+		if err == nil {
+			fmt.Printf("%s@%s\n", b.output, digest)
+		}
+		return err
+	}
+	return b.release(ctx)
+}
+
+// release writes all artifacts. The provenance and the checksums are last: they are about all others.
+func (b build) release(ctx context.Context) error {
+	if err := os.RemoveAll(b.output); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.output, 0o755); err != nil {
+		return err
+	}
+	digest, err := b.writeImage(ctx, filepath.Join(b.output, "capi-installer-image.tar"))
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{
+		b.writeArchives,
+		func(context.Context) error { return b.writeManifests(b.repository + "@" + digest.String()) },
+		func(context.Context) error { return b.writeChart(b.repository + "@" + digest.String()) },
+		b.writeBillsOfMaterials,
+		func(context.Context) error { return b.writeKrew() },
+		func(context.Context) error { return b.writeNotes() },
+		b.writeProvenance,
+		func(context.Context) error { return b.writeChecksums() },
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%s has release %s; the image is %s@%s\n", b.output, b.version, b.repository, digest)
+	return nil
+}
+
+// readCommit reads the revision and its time.
+func (b *build) readCommit(ctx context.Context) error {
+	git := exec.CommandContext(ctx, "git", "log", "-1", "--format=%H %ct")
+	git.Dir = b.root
+	text, err := git.Output()
+	if err != nil {
+		return fmt.Errorf("reading the commit: %w", err)
+	}
+	revision, seconds, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	epoch, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), seconds), 10, 64)
+	if err != nil {
+		return fmt.Errorf("reading the time of the commit or SOURCE_DATE_EPOCH: %w", err)
+	}
+	b.revision, b.created = revision, time.Unix(epoch, 0).UTC()
+	return nil
+}
+
+// write writes a file of the release.
+func (b build) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(b.output, name), content, 0o644)
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/ocilayout"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+)
+
+// TestRelease_IsReproducible builds a release for this platform twice, and all platforms with E2E=full. It runs the program
+// of the archive.
+func TestRelease_IsReproducible(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	first, second := testBuild(t), testBuild(t)
+	if os.Getenv("E2E") == "full" {
+		first.platforms, second.platforms = allPlatforms, allPlatforms
+	}
+	for _, b := range []build{first, second} {
+		if err := b.release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(read(t, first.output, "SHA256SUMS"), read(t, second.output, "SHA256SUMS")); diff != "" {
+		t.Errorf("the second build differs:\n%s", diff)
+	}
+	checksums := exec.CommandContext(t.Context(), "sha256sum", "--check", "--quiet", "SHA256SUMS")
+	checksums.Dir = first.output
+	if output, err := checksums.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+	for _, p := range first.platforms {
+		checkArchive(t, first, p)
+	}
+	checkImage(t, first)
+	checkKrew(t, first)
+	var s statement
+	if err := json.Unmarshal([]byte(read(t, first.output, "provenance.intoto.json")), &s); err != nil || len(s.Subject) < 8 {
+		t.Errorf("provenance of %d artifacts, %v", len(s.Subject), err)
+	}
+	for _, name := range []string{"capi-manifests.cdx.json", "capi-installer.cdx.json"} {
+		if bom := read(t, first.output, name); !strings.Contains(bom, "pkg:golang/k8s.io/api@") || !strings.Contains(bom, "pkg:golang/std@") {
+			t.Errorf("%s lacks modules", name)
+		}
+	}
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// unpack writes the files of an archive into a folder and returns their names.
+func unpack(t *testing.T, archive, dir string) (names []string) {
+	t.Helper()
+	add := func(name string, mode os.FileMode, content io.Reader) {
+		names = append(names, name)
+		data, err := io.ReadAll(content)
+		file := filepath.Join(dir, name)
+		if err := errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Ext(archive) == ".zip" {
+		reader, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range reader.File {
+			r, err := f.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(f.Name, f.Mode(), r)
+		}
+		return names
+	}
+	decompressed, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reader := tar.NewReader(decompressed); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(header.Name, header.FileInfo().Mode(), reader)
+	}
+}
+
+func checkArchive(t *testing.T, b build, p platform) {
+	t.Helper()
+	dir := t.TempDir()
+	names := strings.Join(unpack(t, filepath.Join(b.output, b.archiveName(p)), dir), "\n")
+	for _, want := range []string{"LICENSE", "licences/k8s.io/api/LICENSE", "completion/bash/capi-manifests", "man/man1/capi-manifests-plan.1"} {
+		if !strings.Contains(names, want) {
+			t.Errorf("%s lacks %s", b.archiveName(p), want)
+		}
+	}
+	if p != own() {
+		return
+	}
+	output, err := exec.CommandContext(t.Context(), filepath.Join(dir, "capi-manifests"), "version").Output()
+	if err != nil || !strings.HasPrefix(string(output), "capi-manifests v0.1.0 ") {
+		t.Errorf("capi-manifests version: %q, %v", output, err)
+	}
+}
+
+// checkImage compares the architectures of the image, and its digest with the manifests.
+func checkImage(t *testing.T, b build) {
+	t.Helper()
+	entry, err := ocilayout.Read(filepath.Join(b.output, "capi-installer-image.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := entry.(v1.ImageIndex)
+	digest, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var architectures []string
+	for _, m := range manifest.Manifests {
+		architectures = append(architectures, m.Platform.Architecture)
+	}
+	if diff := cmp.Diff(imagePlatforms, architectures); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"capi-installer-kubernetes.yaml", "capi-installer-openshift.yaml"} {
+		text := read(t, b.output, name)
+		if !strings.Contains(text, "image: "+b.repository+"@"+digest.String()) {
+			t.Errorf("%s does not have the image by digest", name)
+		}
+		if objects, err := yamldoc.Objects([]byte(text)); err != nil || len(objects) < 30 {
+			t.Errorf("%s has %d objects, %v", name, len(objects), err)
+		}
+	}
+}
+
+// checkKrew compares the sums in the manifest of the plugin with the archives.
+func checkKrew(t *testing.T, b build) {
+	t.Helper()
+	var plugin struct {
+		Spec struct {
+			Version   string
+			Platforms []struct{ URI, Sha256 string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, b.output, "capi-manifests.krew.yaml")), &plugin); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range plugin.Spec.Platforms {
+		sum, err := b.sum(filepath.Base(p.URI))
+		if err == nil && sum == p.Sha256 {
+			found++
+		}
+	}
+	if found != len(b.platforms) || plugin.Spec.Version != b.version {
+		t.Errorf("version %s, %d of %d archives", plugin.Spec.Version, found, len(b.platforms))
+	}
+}
+
+func TestSection_OfTheVersion(t *testing.T) {
+	const text = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.1.0] - 2026-01-01\n\n- old\n"
+	for heading, want := range map[string]string{"## [Unreleased]": "- new", "## [0.1.0]": "- old", "## [0.2.0]": ""} {
+		if got := section(text, heading); got != want {
+			t.Errorf("%s: %q, want %q", heading, got, want)
+		}
+	}
+}
+
+func TestArchives_DependOnlyOnTheirFiles(t *testing.T) {
+	all := files{"b": {[]byte("1"), 0o644}, "a": {[]byte("2"), 0o755}}
+	at := time.Unix(1, 0).UTC()
+	for name, pack := range map[string]func(files, time.Time) ([]byte, error){"tar": packTar, "zip": packZip} {
+		first, err := pack(all, at)
+		second, again := pack(all, at)
+		if err := errors.Join(err, again); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%s: two archives differ (%v)", name, err)
+		}
+	}
+}
