@@ -69,9 +69,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "await-file": awaitFile, "await-end": awaitEnd, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand, "serve-extension": serveExtension,
 			"real-providers": writeProviders, "controlplane-in-path": putControlplane, "controlplane-cache": cacheControlplane,
-			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
-				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
-			},
+			"stop-registry": stopRegistry,
 		},
 	})
 }
@@ -119,6 +117,10 @@ func setup(env *testscript.Env) error {
 	env.Setenv("BIN", filepath.Dir(program))
 	env.Setenv("GOGC", "400") // hundreds of programs, each of which would collect garbage even before main
 	return os.CopyFS(filepath.Join(env.WorkDir, "providers"), os.DirFS(filepath.Join("testdata", "providers")))
+}
+
+func stopRegistry(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

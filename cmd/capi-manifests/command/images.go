@@ -7,7 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +25,10 @@ file can also be an images.json. Empty lines and lines that begin with # are ign
 
 Tags are resolved to digests in the registry, by way of the mirrors and with the credentials
 of podman and skopeo. An image by digest is used as it is, without a request. All errors are
-reported at once, and nothing is written then.`
+reported at once, and nothing is written then.
+
+--set and --remove edit the list of --from. --output-file is written at once and only if there
+is no error, so it can be the file of --from; a redirection would truncate that file first.`
 
 const imagesExample = `  # Name the providers' images by tag, and write their digests
   capi-manifests images core=quay.io/me/core:bundled aws=quay.io/me/capa:bundled > images.json
@@ -33,13 +39,17 @@ const imagesExample = `  # Name the providers' images by tag, and write their di
   # Add an image to an images.json
   capi-manifests images --from images.json addon=quay.io/me/addon:bundled
 
+  # Replace an image, remove another one, and write the same file
+  capi-manifests images --from images.json --set aws=quay.io/me/capa:v2.11.0 --remove gcp --output-file images.json
+
   # Show the images as a table
   capi-manifests images --from images.txt -o table`
 
 // imagesOptions are the flags of images.
 type imagesOptions struct {
-	from   string
-	format cli.Output
+	from, outputFile string
+	set, remove      []string
+	format           cli.Output
 }
 
 func newImages() *cobra.Command {
@@ -54,13 +64,16 @@ func newImages() *cobra.Command {
 		RunE:              options.run,
 	}
 	cmd.Flags().StringVar(&options.from, "from", "", "`file` with NAME=IMAGE lines, or images.json; - is stdin")
+	cmd.Flags().StringArrayVar(&options.set, "set", nil, "`name=image` that replaces an image of the list, or is added; may be repeated")
+	cmd.Flags().StringArrayVar(&options.remove, "remove", nil, "`name` of an image to remove from the list; may be repeated")
+	cmd.Flags().StringVar(&options.outputFile, "output-file", "", "`file` to write instead of standard output; it can be the file of --from")
 	options.format.Register(cmd)
 	return cmd
 }
 
 func (o *imagesOptions) run(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 && o.from == "" {
-		return cli.WrongUsage(errors.New("no images: want NAME=IMAGE arguments or --from"))
+	if len(args)+len(o.set) == 0 && o.from == "" {
+		return cli.WrongUsage(errors.New("no images: want NAME=IMAGE arguments, --set or --from"))
 	}
 	list, err := o.list(cmd.Context(), cmd.InOrStdin(), args)
 	if err != nil {
@@ -73,7 +86,28 @@ func (o *imagesOptions) run(cmd *cobra.Command, args []string) error {
 	if images, err = release.Resolve(cmd.Context(), images, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	return o.write(cmd.OutOrStdout(), images)
+	if o.outputFile == "" {
+		return o.write(cmd.OutOrStdout(), images)
+	}
+	var content bytes.Buffer
+	if err := o.write(&content, images); err != nil {
+		return err
+	}
+	return replaceFile(o.outputFile, content.Bytes())
+}
+
+// replaceFile writes a file at once: readers see the old content or the new one.
+func replaceFile(name string, content []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	defer os.Remove(temp.Name()) // not found after the rename
+	_, err = temp.Write(content)
+	if err := errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return os.Rename(temp.Name(), name)
 }
 
 // write writes the images; as JSON they are images.json.
@@ -102,6 +136,12 @@ func (o *imagesOptions) list(ctx context.Context, stdin io.Reader, args []string
 	}
 	for _, arg := range args {
 		list.Add(arg, "argument "+arg)
+	}
+	for _, pair := range o.set {
+		list.Set(pair, "--set "+pair)
+	}
+	for _, name := range o.remove {
+		list.Remove(name, "--remove "+name)
 	}
 	return list, nil
 }

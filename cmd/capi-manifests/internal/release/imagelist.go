@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
@@ -51,6 +52,22 @@ func (l *ImageList) Add(pair, place string) {
 		return
 	}
 	l.entries = append(l.entries, imageEntry{strings.TrimSpace(name), strings.TrimSpace(reference), place})
+}
+
+// Set adds a NAME=IMAGE pair, in place of an entry with the same name.
+func (l *ImageList) Set(pair, place string) {
+	name, _, _ := strings.Cut(pair, "=")
+	l.entries = slices.DeleteFunc(l.entries, func(e imageEntry) bool { return e.name == strings.TrimSpace(name) })
+	l.Add(pair, place)
+}
+
+// Remove removes the entry of a name.
+func (l *ImageList) Remove(name, place string) {
+	before := len(l.entries)
+	l.entries = slices.DeleteFunc(l.entries, func(e imageEntry) bool { return e.name == name })
+	if len(l.entries) == before {
+		l.errs = append(l.errs, fmt.Errorf("%s: no image has the name %q", place, name))
+	}
 }
 
 // Images returns the images, or all errors of the list.

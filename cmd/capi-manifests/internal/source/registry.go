@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	ggcrtransport "github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -35,7 +36,7 @@ func Pull(ctx context.Context, reference string) (mutate.Appendable, error) {
 	if err != nil {
 		return nil, err
 	}
-	descriptor, err := first(ctx, access, sources)
+	descriptor, err := first(ctx, access, sources, ggcr.Get)
 	if err != nil {
 		return nil, fmt.Errorf("pulling %s: %w", reference, err)
 	}
@@ -43,6 +44,41 @@ func Pull(ctx context.Context, reference string) (mutate.Appendable, error) {
 		return descriptor.ImageIndex()
 	}
 	return descriptor.Image()
+}
+
+// Find returns the manifest of a tag or a digest from the first of its sources that has it; nil if none has it.
+func Find(ctx context.Context, access fetch.Settings, ref name.Reference) (*ggcr.Descriptor, error) {
+	sources, err := access.Mirrors.Sources(ref.Name())
+	if tag, isTag := ref.(name.Tag); isTag {
+		sources, err = access.Mirrors.TagSources(tag)
+	}
+	if err != nil {
+		return nil, err
+	}
+	descriptor, err := first(ctx, access, sources, ggcr.Get)
+	if refused, ok := errors.AsType[*ggcrtransport.Error](err); ok && refused.StatusCode == http.StatusNotFound {
+		return nil, nil
+	}
+	return descriptor, err
+}
+
+// Referrers returns the manifests that refer to one, such as signatures and attestations, from the first source that answers.
+func Referrers(ctx context.Context, access fetch.Settings, ref name.Digest) ([]v1.Descriptor, error) {
+	sources, err := access.Mirrors.Sources(ref.Name())
+	if err != nil {
+		return nil, err
+	}
+	index, err := first(ctx, access, sources, func(from name.Reference, options ...ggcr.Option) (v1.ImageIndex, error) {
+		return ggcr.Referrers(from.Context().Digest(ref.DigestStr()), options...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Manifests, nil
 }
 
 // RegistrySettings reads the registry configuration of the user's container tools.
@@ -66,16 +102,17 @@ func certsDirs() []string {
 }
 
 // first returns the result of the first source that succeeds. The error joins the errors of all sources.
-func first(ctx context.Context, access fetch.Settings, sources []mirror.Source) (*ggcr.Descriptor, error) {
+func first[T any](ctx context.Context, access fetch.Settings, sources []mirror.Source, ask func(name.Reference, ...ggcr.Option) (T, error)) (T, error) {
 	var errs []error
 	for _, source := range sources {
-		found, err := ggcr.Get(source.Image, RegistryOptions(ctx, access, source)...)
+		found, err := ask(source.Image, RegistryOptions(ctx, access, source)...)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 		errs = append(errs, fmt.Errorf("from %s: %w", source.Image.Context().Name(), WithAdvice(err, source.Image.Context())))
 	}
-	return nil, errors.Join(errs...)
+	var none T
+	return none, errors.Join(errs...)
 }
 
 // RegistryOptions returns options that make go-containerregistry use the user's

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/mirroring"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+const mirrorLong = `Copy the images of a release to a registry or a directory, for clusters without access to the
+original registries. Images are copied by digest, with all platforms, cosign signatures and
+attestations, and referrers. An interrupted copy continues: existing content is skipped.
+
+--images-json names the providers' images, and --image further ones, such as the installer's. In a
+registry, an image has the path that it has in its own registry, below the path of --to.
+
+Standard output is the configuration of the mirror: an ImageDigestMirrorSet for OpenShift, or a
+registries.conf for ConfigMap capi-installer-registries and for the nodes of other clusters.
+images.json and signature policies stay as they are: they name the original images.`
+
+const mirrorExample = `  # Copy the images of a release to a registry, and configure the cluster
+  capi-manifests mirror --images-json images.json --image quay.io/me/capi-installer@sha256:... --to mirror.example.com/capi | oc apply -f -
+
+  # By way of a directory, which is carried to the other network
+  capi-manifests mirror --images-json images.json --to-dir release
+  capi-manifests mirror --images-json images.json --from-dir release --to mirror.example.com/capi -o registries.conf > registries.conf`
+
+// mirrorFlags are the flags of mirror.
+type mirrorFlags struct {
+	imagesJSON, to, toDir, fromDir, output string
+	images                                 []string
+}
+
+// The formats of the configuration.
+const (
+	mirrorSet      = "idms"
+	registriesConf = "registries.conf"
+)
+
+func newMirror() *cobra.Command {
+	f := &mirrorFlags{}
+	cmd := &cobra.Command{
+		Use:               "mirror",
+		Short:             "Copy the images of a release elsewhere",
+		Long:              mirrorLong,
+		Example:           mirrorExample,
+		Args:              cli.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.imagesJSON, "images-json", "", "`file` with the images of the release; - is stdin")
+	flags.StringArrayVar(&f.images, "image", nil, "further `image` by digest; may be repeated")
+	flags.StringVar(&f.to, "to", "", "`registry` with an optional path to copy to, such as mirror.example.com:5000/capi")
+	flags.StringVar(&f.toDir, "to-dir", "", "`directory` to copy to, an OCI layout")
+	flags.StringVar(&f.fromDir, "from-dir", "", "`directory` to copy from (default the registries of the images)")
+	flags.StringVarP(&f.output, "output", "o", mirrorSet, "format of the configuration: "+mirrorSet+", "+registriesConf)
+	cli.CompleteFixed(cmd, "output", mirrorSet, registriesConf)
+	return cmd
+}
+
+func (f *mirrorFlags) run(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	images, err := f.list(cmd)
+	if err != nil {
+		return err
+	}
+	access, err := source.RegistrySettings()
+	if err != nil {
+		return fmt.Errorf("reading the registry configuration: %w", err)
+	}
+	defer access.Transport.Close()
+	var from mirroring.Reader = mirroring.Source{Access: access}
+	target := mirroring.Target{Access: access, Prefix: strings.TrimSuffix(f.to, "/")}
+	if f.fromDir != "" {
+		if from, err = mirroring.OpenDirectory(f.fromDir, false); err != nil {
+			return fmt.Errorf("opening --from-dir: %w", err)
+		}
+	}
+	var to mirroring.Writer = target
+	if f.toDir != "" {
+		if to, err = mirroring.OpenDirectory(f.toDir, true); err != nil {
+			return fmt.Errorf("opening --to-dir: %w", err)
+		}
+	}
+	if err := copyAll(cmd.Context(), cmd, from, to, images); err != nil || f.toDir != "" {
+		return err
+	}
+	if f.output == registriesConf {
+		return mirroring.WriteRegistriesConf(cmd.OutOrStdout(), target.Pairs(images))
+	}
+	return mirroring.WriteImageDigestMirrorSet(cmd.OutOrStdout(), target.Pairs(images))
+}
+
+// copyAll copies the images, and reports each; all errors are returned.
+func copyAll(ctx context.Context, cmd *cobra.Command, from mirroring.Reader, to mirroring.Writer, images []name.Digest) error {
+	var errs []error
+	for _, image := range images {
+		err := mirroring.Copy(ctx, from, to, image)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "copied %s\n", image)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (f *mirrorFlags) check() error {
+	var errs []error
+	if f.imagesJSON == "" && len(f.images) == 0 {
+		errs = append(errs, errors.New("no images: want --images-json or --image"))
+	}
+	if (f.to == "") == (f.toDir == "") {
+		errs = append(errs, errors.New("want either --to or --to-dir"))
+	}
+	if f.to != "" {
+		if _, err := source.ParseImage(f.to + "/image:tag"); err != nil {
+			errs = append(errs, fmt.Errorf("invalid --to %q: %w", f.to, err))
+		}
+	}
+	if f.output != mirrorSet && f.output != registriesConf {
+		errs = append(errs, fmt.Errorf("invalid -o %q: want %s or %s", f.output, mirrorSet, registriesConf))
+	}
+	return cli.WrongUsage(errs...)
+}
+
+// list returns the images of images.json and of --image.
+func (f *mirrorFlags) list(cmd *cobra.Command) (images []name.Digest, err error) {
+	references := f.images
+	if f.imagesJSON != "" {
+		data, err := release.ReadFile(f.imagesJSON, cmd.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := imagesjson.Parse(data)
+		if err != nil {
+			return nil, &source.InvalidError{Err: fmt.Errorf("reading %s: %w", f.imagesJSON, err)}
+		}
+		for _, image := range parsed {
+			references = append(references, image.Reference)
+		}
+	}
+	var errs []error
+	for _, reference := range references {
+		ref, err := source.ParseImage(reference)
+		digest, byDigest := ref.(name.Digest)
+		if err == nil && !byDigest {
+			err = errors.New("want an image by digest; \"capi-manifests images\" resolves tags")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("invalid image %q: %w", reference, err))
+			continue
+		}
+		images = append(images, digest)
+	}
+	return images, cli.WrongUsage(errs...)
+}
