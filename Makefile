@@ -50,7 +50,7 @@ unit: override FORKS :=
 # make test and make lint vet.
 unit: export GOGC := 400
 unit: ## Run the tests that need no control plane, without the data of PROVIDERS and FORKS
-	@for module in $(MODULES); do (cd $$module && go test -vet=off -short -json ./... | go -C $(CURDIR) run ./hack/testsummary) || exit 1; done
+	@for module in $(MODULES); do (cd $$module && go tool -modfile=$(CURDIR)/tools/go.mod gotestsum --format pkgname --hide-summary=skipped -- -vet=off -short ./...) || exit 1; done
 
 .PHONY: test
 test: export GOGC := 400
