@@ -1,5 +1,5 @@
 // Lints and installs the Helm chart with Helm's own code, which brings modules that nothing else here needs.
-module github.com/capi-installer/capi-installer/test/helm
+module github.com/capi-installer/capi-installer/test/clusterctl/helm
 
 go 1.26.0
 
@@ -142,7 +142,7 @@ require (
 )
 
 replace (
-	github.com/capi-installer/capi-installer => ../..
-	github.com/capi-installer/capi-installer/test/controlplane => ../controlplane
-	pkg.package-operator.run/boxcutter => ../../third_party/boxcutter
+	github.com/capi-installer/capi-installer => ../../..
+	github.com/capi-installer/capi-installer/test/controlplane => ../../controlplane
+	pkg.package-operator.run/boxcutter => ../../../third_party/boxcutter
 )

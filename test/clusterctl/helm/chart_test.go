@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
 
-const chartDir = "../../deploy/helm/capi-installer"
+const chartDir = "../../../deploy/helm/capi-installer"
 
 // values are the values that every installation sets, and some others.
 func values() map[string]any {
