@@ -24,11 +24,12 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// phasesOf returns the results of boxcutter as values. Some versions of boxcutter return
-// the findings of a validation as an error, and others as a part of the result.
-func (o Owners) phasesOf(result machinery.RevisionResult, err error) ([]Phase, error) {
-	if invalid, is := errors.AsType[*validation.PhaseValidationError](err); is {
-		return []Phase{{Name: invalid.PhaseName, Rejection: rejectionOf(invalid)}}, nil
+// phasesOf returns the results of boxcutter for one phase as values. Some versions of
+// boxcutter return the findings of a validation as an error, and others as a part of the
+// result.
+func (o Owners) phasesOf(name string, result machinery.RevisionResult, err error) ([]Phase, error) {
+	if finding := findingIn(err, name); finding != nil {
+		return []Phase{{Name: name, Rejection: rejectionOf(finding)}}, nil
 	}
 	if result == nil {
 		return nil, err
@@ -41,6 +42,20 @@ func (o Owners) phasesOf(result machinery.RevisionResult, err error) ([]Phase, e
 		phases[i] = o.phaseOf(phase)
 	}
 	return phases, err
+}
+
+// findingIn returns the finding about a phase or one of its objects that an error has, or nil.
+func findingIn(err error, phase string) *validation.PhaseValidationError {
+	if finding, ok := errors.AsType[*validation.PhaseValidationError](err); ok {
+		return finding
+	}
+	var object validation.ObjectValidationError
+	if pointer, ok := errors.AsType[*validation.ObjectValidationError](err); ok {
+		object = *pointer
+	} else if !errors.As(err, &object) {
+		return nil
+	}
+	return &validation.PhaseValidationError{PhaseName: phase, Objects: []validation.ObjectValidationError{object}}
 }
 
 func (o Owners) phaseOf(result machinery.PhaseResult) Phase {

@@ -46,6 +46,7 @@ type Engine struct {
 	Changes *Changes
 
 	revisions *machinery.RevisionEngine
+	mapper    meta.RESTMapper
 	watches   Watches
 	cache     managedcache.TrackingCache
 	kept      keeper
@@ -68,10 +69,25 @@ type Apply struct {
 
 // Watch has the cache watch the kinds of a revision.
 func (e *Engine) Watch(ctx context.Context, rev Revision) error {
-	if err := e.watches.Watch(ctx, ownerOf(rev.Owner), rev.kinds()); err != nil {
+	err := e.watches.Watch(ctx, ownerOf(rev.Owner), rev.kinds())
+	if meta.IsNoMatchError(err) { // The original boxcutter fails; an object of a kind that is not served is rejected later.
+		err = e.watches.Watch(ctx, ownerOf(rev.Owner), served(e.mapper, rev.kinds()))
+	}
+	if err != nil {
 		return fmt.Errorf("watching the objects of version %s: %w", rev.Name, err)
 	}
 	return nil
+}
+
+// served returns the kinds that the API server has.
+func served(mapper meta.RESTMapper, kinds sets.Set[schema.GroupVersionKind]) sets.Set[schema.GroupVersionKind] {
+	out := sets.New[schema.GroupVersionKind]()
+	for kind := range kinds {
+		if _, err := mapper.RESTMapping(kind.GroupKind(), kind.Version); !meta.IsNoMatchError(err) {
+			out.Insert(kind)
+		}
+	}
+	return out
 }
 
 // Forget ends the watches that only a removed revision needed.
@@ -133,7 +149,7 @@ func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Ph
 	}
 	asOf := e.Changes.Count()
 	result, err := e.revisions.Reconcile(ctx, whole, options...)
-	found, err := e.Owners.phasesOf(result, err)
+	found, err := e.Owners.phasesOf(phase.Name, result, err)
 	e.kept.keep(rev, found, asOf)
 	return found, err
 }

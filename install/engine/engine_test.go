@@ -5,13 +5,17 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
@@ -201,11 +205,18 @@ func TestObjectOf(t *testing.T) {
 func TestPhaseOf_Rejection(t *testing.T) {
 	causes := []error{errors.New("a\nb"), errors.New("c")}
 	invalid := &validation.PhaseValidationError{PhaseName: "core", Objects: []validation.ObjectValidationError{{ObjectRef: types.ToObjectRef(settings("a", "")), Errors: causes}}}
+	object := invalid.Objects[0]
 	for name, phases := range map[string]func() ([]Phase, error){
+		"an object as an error": func() ([]Phase, error) {
+			return (Owners{}).phasesOf("core", nil, fmt.Errorf("validating: %w", &object))
+		},
+		"an object as a value": func() ([]Phase, error) { return (Owners{}).phasesOf("core", nil, fmt.Errorf("validating: %w", object)) },
 		"in the result": func() ([]Phase, error) {
 			return []Phase{(Owners{}).phaseOf(phaseResult{name: "core", invalid: invalid})}, nil
 		},
-		"as an error": func() ([]Phase, error) { return (Owners{}).phasesOf(nil, invalid) },
+		"as an error": func() ([]Phase, error) {
+			return (Owners{}).phasesOf("core", nil, fmt.Errorf("validating: %w", invalid))
+		},
 	} {
 		found, err := phases()
 		if err != nil || len(found) != 1 || found[0].Complete || found[0].Rejection == nil {
@@ -218,6 +229,15 @@ func TestPhaseOf_Rejection(t *testing.T) {
 		if all := found[0].Rejection.Unwrap(); len(all) != 2 || !errors.Is(found[0].Rejection, causes[1]) {
 			t.Errorf("%s: causes are %v", name, all)
 		}
+	}
+}
+
+func TestServed_HasNoUnknownKinds(t *testing.T) {
+	known, unknown := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Missing"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(known, meta.RESTScopeNamespace)
+	if got := served(mapper, sets.New(known, unknown)); !got.Equal(sets.New(known)) {
+		t.Errorf("served kinds are %v", got)
 	}
 }
 

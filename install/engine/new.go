@@ -102,8 +102,8 @@ func Assemble(of Parts) (*Engine, error) {
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
-		revisions: machinery.NewRevisionEngine(findingsAsResults{phases}, validation.NewRevisionValidator(), of.Writer),
+		Owners: NewOwners(of.Scheme), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
+		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }
 
