@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ci_test checks the definitions for CI systems in this directory.
 package ci_test
 
 import (
