@@ -27,8 +27,8 @@ Tags are resolved to digests in the registry, by way of the mirrors and with the
 of podman and skopeo. An image by digest is used as it is, without a request. All errors are
 reported at once, and nothing is written then.
 
---set and --remove edit the list of --from. --output-file is written at once and only if there
-is no error, so it can be the file of --from; a redirection would truncate that file first.`
+--set and --remove edit the list of --from. --output-file is written at once, and stays as it is
+after an error, so it can be the file of --from; a redirection would truncate that file first.`
 
 const imagesExample = `  # Name the providers' images by tag, and write their digests
   capi-manifests images core=quay.io/me/core:bundled aws=quay.io/me/capa:bundled > images.json
