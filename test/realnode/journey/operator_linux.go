@@ -157,7 +157,7 @@ func (j *Journey) operatorPod(ctx context.Context) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("no pod of the operator runs in %s", j.operatorNamespace)
 }
 
-// checkOperatorPod compares what the kernel enforces with the pod's security context.
+// checkOperatorPod compares the limits that the kernel enforces with the pod's security context.
 func (j *Journey) checkOperatorPod(pod *corev1.Pod) error {
 	status := pod.Status.ContainerStatuses[0]
 	if status.RestartCount != 0 {

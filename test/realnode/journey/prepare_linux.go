@@ -25,7 +25,7 @@ const (
 )
 
 // provider is a provider of the journey: its program, its kustomize directory in Cluster API's repository, and the rest of
-// what generate needs.
+// the inputs of generate.
 type provider struct {
 	key, main, config string
 	name, kind        string
