@@ -29,6 +29,8 @@ var refusals = []struct {
 	names   []string
 	// reason is the expected reason; empty means ObjectsRefused.
 	reason string
+	// missing is set if the installer lacks a permission, which it finds before the first phase.
+	missing bool
 }{
 	{name: "a field that cannot be changed", refused: `apiVersion: v1
 kind: Service
@@ -42,7 +44,7 @@ metadata: {name: of, namespace: openshift-cluster-api}
 	{name: "a missing namespace", refused: `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: lost, namespace: kube-nowhere}
-`, names: []string{"ServiceAccount kube-nowhere/lost"}, reason: "ObjectsForbidden"},
+`, names: []string{"serviceaccounts", "lost", "kube-nowhere"}, reason: "ObjectsForbidden", missing: true},
 	{name: "a value that is not valid", refused: `apiVersion: v1
 kind: Service
 metadata: {name: invalid, namespace: openshift-cluster-api}
@@ -53,7 +55,7 @@ kind: PodDisruptionBudget
 metadata: {name: forbidden, namespace: openshift-cluster-api}
 spec: {minAvailable: 1, selector: {matchLabels: {app: x}}}
 `, arrange: func(h *harness) func() { return h.without("poddisruptionbudgets") },
-		names: []string{"PodDisruptionBudget openshift-cluster-api/forbidden", "forbidden", "poddisruptionbudgets"}, reason: "ObjectsForbidden"},
+		names: []string{"is forbidden", "poddisruptionbudgets"}, reason: "ObjectsForbidden", missing: true},
 	{name: "a quota that is used up", refused: configMap("counted", ""), arrange: func(h *harness) func() {
 		remove := h.add(`apiVersion: v1
 kind: ResourceQuota
@@ -105,7 +107,11 @@ func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
 				bad = append(bad, fixed)
 			}
 			h.release(core(bad...), aws())
-			h.reports("InstallerDegraded", cmp.Or(test.reason, "ObjectsRefused"), append(test.names, "phase cluster-api")...)
+			names := test.names
+			if !test.missing {
+				names = append(names, "phase cluster-api")
+			}
+			h.reports("InstallerDegraded", cmp.Or(test.reason, "ObjectsRefused"), names...)
 			if isTrue := meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Degraded"); isTrue == (test.reason != "") {
 				t.Errorf("Degraded is True: %t; only a terminal rejection sets Degraded immediately\n%s", isTrue, h.conditions())
 			}
@@ -175,4 +181,34 @@ func (h *harness) without(resource string) (grant func()) {
 	}
 	h.Cleanup(grant)
 	return grant
+}
+
+// During an outage whose repair is rejected, Available is not True: the rejected phase has no results, and its objects decide.
+func TestAvailable_PhaseRejectedDuringAnOutage(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	binding := h.add(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: test.example.com}
+spec: {policyName: test.example.com, validationActions: [Deny]}
+`)
+	h.add(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: test.example.com}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}, {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}
+  validations: [{expression: "!(object.metadata.name in ['denied', 'capa'])", message: "denied"}]
+`)
+	h.awaitDenied("denied")
+	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
+	h.eventually("Available is not True", func() error {
+		if meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
+			return fmt.Errorf("it is:\n%s", h.conditions())
+		}
+		return nil
+	})
+	binding()
+	h.settled("4.22.0-1")
 }

@@ -155,7 +155,7 @@ func TestUninstall_NamesAMissingPermission(t *testing.T) {
 	}
 	h.onRequest.Store(&forbid)
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.reports("InstallerDegraded", "UninstallBlocked", "ConfigMap openshift-cluster-api/last", "grant the permission to service account capi-installer")
+	h.reports("InstallerDegraded", "UninstallBlocked", "ConfigMap openshift-cluster-api/last", "grant the permission to service account cluster-api-installer")
 	h.onRequest.Store(nil)
 	h.clusterAPIGone()
 }

@@ -11,16 +11,19 @@ package adoption
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -101,15 +104,29 @@ func Possible(o engine.Object, former Candidates) bool {
 }
 
 // Finish removes the adopt-existing annotation from objects that a revision has adopted, so
-// that their state does not depend on their history.
+// that their state does not depend on their history. With it, it removes instructions to other controllers about fields that the
+// installer now owns, unless the manifest has them.
 func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine.Result) error {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, v1alpha1.AdoptAnnotation))
+	var manifests map[object.Identity]*unstructured.Unstructured
 	var failed []error
 	for o := range result.Objects() {
 		if o.Action == engine.Collision || !o.Adoptable || o.Owner != engine.VersionOwner(rev.Owner) {
 			continue
 		}
-		if err := a.Writer.Patch(ctx, o.Object(), patch); client.IgnoreNotFound(err) != nil {
+		if manifests == nil {
+			manifests = revision.ByIdentity(rev.Phases)
+		}
+		removed := map[string]any{v1alpha1.AdoptAnnotation: nil}
+		for _, name := range o.Instructions {
+			if manifest := manifests[o.Identity]; manifest == nil || manifest.GetAnnotations()[name] == "" {
+				removed[name] = nil
+			}
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": removed}})
+		if err != nil {
+			return fmt.Errorf("encoding a patch: %w", err)
+		}
+		if err := a.Writer.Patch(ctx, o.Object(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 			failed = append(failed, fmt.Errorf("removing annotation %s of adopted %s: %w", v1alpha1.AdoptAnnotation, o, err))
 		}
 	}

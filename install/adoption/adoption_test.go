@@ -21,6 +21,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -82,8 +83,14 @@ func identities(names ...string) []object.Identity {
 // An object of the predecessor is adopted once it is handed over. One that is handed over already needs no write.
 func TestDecide_ObjectsOfThePredecessor(t *testing.T) {
 	var patched []string
-	adopter := &Adopter{Writer: patchWriter(func(o client.Object, _ client.Patch) error {
+	adopter := &Adopter{Writer: patchWriter(func(o client.Object, patch client.Patch) error {
 		patched = append(patched, o.GetName())
+		if o.GetName() == "adopted" {
+			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null}}}`
+			if got, err := patch.Data(o); err != nil || string(got) != want {
+				t.Errorf("patch is %s, %v; want %s", got, err, want)
+			}
+		}
 		switch o.GetName() {
 		case "rejected":
 			return apierrors.NewServiceUnavailable("down")
@@ -206,20 +213,30 @@ func TestHandOver_OfTheObjectAsRead(t *testing.T) {
 // Only an object that the version has adopted loses the annotation. The others may be adopted later.
 func TestFinish_OfAdoptedObjects(t *testing.T) {
 	var patched []string
-	adopter := &Adopter{Writer: patchWriter(func(o client.Object, _ client.Patch) error {
+	adopter := &Adopter{Writer: patchWriter(func(o client.Object, patch client.Patch) error {
 		patched = append(patched, o.GetName())
+		if o.GetName() == "adopted" {
+			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null}}}`
+			if got, err := patch.Data(o); err != nil || string(got) != want {
+				t.Errorf("patch is %s, %v; want %s", got, err, want)
+			}
+		}
 		return map[string]error{"rejected": apierrors.NewServiceUnavailable("down")}[o.GetName()]
 	})}
 	adoptable := func(name string, action engine.Action, owner string) engine.Object {
 		out := found(action, settings(name))
 		out.Adoptable, out.Owner = name != "not annotated", engine.VersionOwner(owner)
+		out.Instructions = []string{"cert-manager.io/inject-ca-from", "argocd.argoproj.io/tracking-id"}
 		return out
 	}
 	result := engine.Result{Phases: []engine.Phase{{Objects: []engine.Object{
 		adoptable("collides", engine.Collision, "4.22.0-1"), adoptable("of another version", engine.Progressed, "4.22.0-2"),
 		adoptable("not annotated", engine.Idle, "4.22.0-1"), adoptable("rejected", engine.Updated, "4.22.0-1"), adoptable("adopted", engine.Idle, "4.22.0-1"),
 	}}}}
-	if err := adopter.Finish(t.Context(), engine.Revision{Name: "4.22.0-3", Owner: "4.22.0-1"}, result); !apierrors.IsServiceUnavailable(err) {
+	inManifest := settings("adopted")
+	inManifest.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "x"})
+	rev := engine.Revision{Name: "4.22.0-3", Owner: "4.22.0-1", Phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{inManifest}}}}
+	if err := adopter.Finish(t.Context(), rev, result); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error is %v, want that of the rejected patch", err)
 	}
 	if diff := cmp.Diff([]string{"rejected", "adopted"}, patched); diff != "" {

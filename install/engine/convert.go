@@ -4,6 +4,8 @@ package engine
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // phasesOf returns the results of boxcutter as values. Some versions of boxcutter return
@@ -56,6 +59,7 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 	out := Object{
 		Reference: referenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
 		Action: Action(result.Action()), Ready: result.IsComplete(), Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
+		Paused: result.IsPaused(), Change: changeOf(result), Instructions: instructionsOf(actual),
 		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,
 	}
 	out.Owner = o.ownerIn(result)
@@ -68,6 +72,46 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 		out.Reason = incompleteReason(out, result.ProbeResults().Type(boxcutter.ProgressProbeType).Messages)
 	}
 	return out
+}
+
+// changeOf describes the fields of an object that differ from the desired ones, and the other field managers that own some.
+func changeOf(result machinery.ObjectResult) string {
+	compared, ok := result.(interface {
+		CompareResult() machinery.CompareResult
+	})
+	if !ok || result.Action() == machinery.ActionIdle || result.Action() == machinery.ActionProgressed {
+		return ""
+	}
+	var parts, managers []string
+	if fields := compared.CompareResult().Modified(); len(fields) > 0 {
+		parts = append(parts, "fields "+text.First(3, fields))
+	}
+	for _, conflict := range compared.CompareResult().ConflictingMangers {
+		managers = append(managers, strconv.Quote(conflict.Manager))
+	}
+	slices.Sort(managers)
+	if managers = slices.Compact(managers); len(managers) > 0 {
+		parts = append(parts, "changed by field manager "+text.First(3, managers))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// instructions are annotations that make another controller write fields of an object, or claim it.
+var instructions = []string{
+	"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca",
+	"service.beta.openshift.io/inject-cabundle", "service.beta.openshift.io/serving-cert-secret-name",
+	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
+}
+
+// instructionsOf returns the instructions among the annotations of an object.
+func instructionsOf(obj client.Object) (found []string) {
+	annotations := obj.GetAnnotations()
+	for _, name := range instructions {
+		if _, has := annotations[name]; has {
+			found = append(found, name)
+		}
+	}
+	return found
 }
 
 // ownerIn returns the controller of an object: in a collision the one that boxcutter names.

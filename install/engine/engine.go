@@ -59,6 +59,8 @@ type Apply struct {
 	Ordered bool
 	// Adopt are colliding objects that are adopted unless they have a controller.
 	Adopt sets.Set[object.Identity]
+	// Paused reports whether an object is only compared; nil pauses none.
+	Paused func(object.Identity) bool
 	// Older returns the objects of an older revision by its number; nil if they are unknown.
 	// Objects that the revision shares with it get one write.
 	Older func(number int64) map[object.Identity]*unstructured.Unstructured

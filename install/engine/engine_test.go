@@ -140,6 +140,7 @@ func (o objectResult) Action() machinery.Action                 { return o.actio
 func (o objectResult) Object() machinery.Object                 { return o.object }
 func (o objectResult) ProbeResults() types.ProbeResultContainer { return o.probes }
 func (o objectResult) IsComplete() bool                         { return o.complete }
+func (o objectResult) IsPaused() bool                           { return false }
 func (o objectResult) ConflictingOwner() (*metav1.OwnerReference, bool) {
 	return o.owner, o.owner != nil
 }

@@ -59,11 +59,13 @@ func notDeleted(obj client.Object) types.ProbeResult {
 
 // adoptions returns the options that allow adoption. Objects whose manifest has the
 // annotation are adopted from any controller; adoptable objects only if they have no
-// controller.
+// controller. Paused objects are only compared.
 func adoptions(phase revision.Phase, how Apply) []boxcutter.PhaseReconcileOption {
 	var options []boxcutter.PhaseReconcileOption
 	for _, obj := range phase.Objects {
 		switch {
+		case how.Paused != nil && how.Paused(object.IdentityOf(obj)):
+			options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithPaused{}))
 		case v1alpha1.AllowsAdoption(obj.GetAnnotations()):
 			options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone)))
 		case how.Adopt.Len() > 0 && how.Adopt.Has(object.IdentityOf(obj)):

@@ -71,6 +71,12 @@ type Object struct {
 	Blocked bool
 	// Available is set while the object works, even if it is being updated.
 	Available bool
+	// Paused is set if the object was only compared: the action was not taken.
+	Paused bool
+	// Change describes the fields that differ from the desired ones, and their field managers; empty if none do.
+	Change string
+	// Instructions are the annotations that make another controller write the object, or claim it.
+	Instructions []string
 	// Adoptable is set if the object in the cluster has the annotation adopt-existing.
 	Adoptable bool
 	// Owner is the controller of the object; zero if it has none.

@@ -62,6 +62,7 @@ type Applier struct {
 
 	plans     planner
 	certified certified
+	contests  contests
 }
 
 // attempt is the result of reconciling one version once.
@@ -79,6 +80,11 @@ type attempt struct {
 	// adopted, each with the reason.
 	former  adoption.Candidates
 	refused []string
+	// works is set if every object is available.
+	works bool
+	// contested are the objects of the current version whose reverts are paused, and next is the time until one of them ends.
+	contested string
+	next      time.Duration
 	// taken are the objects of cluster-capi-operator that this reconcile has adopted, and
 	// adopted those of the whole rollout.
 	taken   []object.Identity
@@ -128,7 +134,12 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 			return r.incompatibility(ctx, s, crd, number)
 		},
 	}
-	out = r.checkAndApply(ctx, s, out)
+	out = r.checkAndApply(ctx, s, out, now)
+	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
+	if out.scope == maintenance {
+		r.contests = r.contests.after(out.result, now)
+		out.contested, out.next = r.contests.message(now)
+	}
 	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
 	return out
 }
@@ -166,14 +177,14 @@ func (r *Applier) trust(ctx context.Context, p plan) (plan, error) {
 
 // checkAndApply checks the unmanaged CRDs and applies the phases. A version that is rolled
 // out is applied only if they are compatible.
-func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt) attempt {
+func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	phases, verdicts, errChecked := r.check(ctx, a.plan)
 	a.applied, a.verdicts, a.result.Phases = true, verdicts, phases
 	if a.scope == rollout && !a.result.Complete() {
 		a.err = errChecked
 		return a
 	}
-	a = r.applyAndAdopt(ctx, s, a)
+	a = r.applyAndAdopt(ctx, s, a, now)
 	a.result.Phases = slices.Concat(phases, a.result.Phases)
 	a.verdicts = append(verdicts, compatibility.Of(a.result)...)
 	a.err = errors.Join(errChecked, a.err)
@@ -199,9 +210,12 @@ func (v version) checkKey() compatibility.Key {
 // applyAndAdopt applies the phases, and again as long as it may adopt colliding objects. It
 // does so also after an error, which may concern another object. The objects of the next
 // phase collide only after those of this one are adopted.
-func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt) attempt {
+func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.older(s)}
+	if a.scope == maintenance {
+		how.Paused = func(o object.Identity) bool { return r.contests.paused(o, now) }
+	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)
 		decision, err := r.Adopter.Decide(ctx, a.plan.name, a.result.Collisions(), a.former)

@@ -238,10 +238,13 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
 		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
-		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current)),
+		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contests)),
 	}
 	if out.outcome.Reason == reason.RollingOut {
 		out.outcome.Recheck = max(0, deadline.Sub(now))
+	}
+	if done.next > 0 {
+		out.outcome.RecheckWithin(done.next)
 	}
 	if len(done.plan.requesting()) > 0 {
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)

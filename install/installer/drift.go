@@ -12,15 +12,18 @@ import (
 // driftEvents returns the event about external changes that this attempt has reverted.
 // The current version was installed completely, so another actor must have modified or
 // deleted each object that was written. The status names the current version, so a restart of
-// the installer causes no such event.
-func (a attempt) driftEvents(current string) []status.Event {
+// the installer causes no such event. Contested objects are in the condition instead.
+func (a attempt) driftEvents(current string, of contests) []status.Event {
 	if a.plan.name != current {
 		return nil
 	}
 	var reverted []string
 	for o := range a.result.Objects() {
-		if change := externalChange(o.Action); change != "" {
+		if change := externalChange(o.Action); change != "" && !o.Paused {
 			countDrift(o)
+			if of.contested(o.Identity) {
+				continue
+			}
 			reverted = append(reverted, o.String()+" ("+change+")")
 		}
 	}

@@ -50,6 +50,7 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Incompatible, compatibility.Refused(a.verdicts), nil)
 	add(reason.Incompatible, strings.Join(a.refused, "; "), nil)
 	add(reason.Collision, a.collisions(), nil)
+	add(reason.Contested, a.contested, nil)
 	switch {
 	case errors.As(a.err, new(*permissionsError)):
 		add(reason.ObjectsForbidden, "", a.err)
@@ -138,7 +139,7 @@ func (a attempt) available(current string) *bool {
 	if a.err != nil {
 		return nil
 	}
-	return new(a.plan.name == current && a.result.Available())
+	return new(a.plan.name == current && a.works)
 }
 
 // checkerAbsent reports whether a phase was rejected because the cluster does not serve the

@@ -142,7 +142,7 @@ func TestAttempt_CompleteAndAvailable(t *testing.T) {
 		"an error":                         {attempt{result: done, err: errors.New("x")}, false, nil},
 		"only controlled objects are kept": {attempt{result: done, scope: controlledOnly}, false, new(true)},
 	} {
-		test.attempt.plan.name = "4.22.0-1"
+		test.attempt.plan.name, test.attempt.works = "4.22.0-1", test.attempt.result.Available()
 		if got := test.attempt.complete(); got != test.complete {
 			t.Errorf("%s: complete %t, want %t", name, got, test.complete)
 		}
@@ -166,13 +166,13 @@ func TestDrift_Actions(t *testing.T) {
 		Reason: status.DriftCorrected, Warning: true,
 		Message: "reverted external changes: ConfigMap Created (deleted), ConfigMap Updated (modified), ConfigMap Recovered (modified)",
 	}}
-	if diff := cmp.Diff(want, drifted.driftEvents("4.22.0-1")); diff != "" {
+	if diff := cmp.Diff(want, drifted.driftEvents("4.22.0-1", nil)); diff != "" {
 		t.Errorf("events of the current version (-want +got):\n%s", diff)
 	}
-	if got := drifted.driftEvents("4.22.0-0"); got != nil {
+	if got := drifted.driftEvents("4.22.0-0", nil); got != nil {
 		t.Errorf("events of a rollout: %v, want none", got)
 	}
-	if got := (attempt{plan: drifted.plan, result: result(phase("core", ready("a")))}).driftEvents("4.22.0-1"); got != nil {
+	if got := (attempt{plan: drifted.plan, result: result(phase("core", ready("a")))}).driftEvents("4.22.0-1", nil); got != nil {
 		t.Errorf("events without a write: %v, want none", got)
 	}
 	drifted.result.Phases = append(drifted.result.Phases, rejected(schema.GroupKind{Kind: "Secret"}, errors.New("denied")))

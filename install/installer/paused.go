@@ -63,7 +63,7 @@ func (r *Reconciler) drift(ctx context.Context, p plan, outcome *status.Outcome)
 	if err != nil {
 		return fmt.Sprintf("comparing version %s with the cluster failed: %v", p.name, err)
 	}
-	outcome.Installed, outcome.Related = new(result.Available()), p.related()
+	outcome.Installed, outcome.Related = new(r.Applier.Engine.Available(ctx, p.revision(), result)), p.related()
 	found := differences(result)
 	if found == nil {
 		return "no drift from version " + p.name

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/permission"
 )
 
@@ -66,8 +67,12 @@ func (p *Permissions) check(ctx context.Context, of plan) error {
 func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, error) {
 	var objects []*unstructured.Unstructured
 	namespaces := sets.New("", v1alpha1.OperandNamespace)
+	defined := definedKinds(of)
 	for _, phase := range of.phases {
 		for _, obj := range phase.Objects {
+			if !defined.Has(object.GroupKind(obj)) && p.isUnknown(obj.GroupVersionKind()) {
+				continue // the phase reports it: no permission would help
+			}
 			objects = append(objects, obj)
 			namespaces.Insert(obj.GetNamespace())
 		}
@@ -92,6 +97,28 @@ func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, 
 		missing = append(missing, denied...)
 	}
 	return missing, nil
+}
+
+// definedKinds returns the kinds that the CRDs of a version define.
+func definedKinds(of plan) sets.Set[schema.GroupKind] {
+	kinds := sets.New[schema.GroupKind]()
+	for _, phase := range of.phases {
+		for _, obj := range phase.Objects {
+			if object.IsCRD(obj) {
+				kinds.Insert(object.DefinedKind(obj))
+			}
+		}
+	}
+	return kinds
+}
+
+// isUnknown reports whether the API server does not serve a kind.
+func (p *Permissions) isUnknown(kind schema.GroupVersionKind) bool {
+	if p.Mapper == nil {
+		return false
+	}
+	_, err := p.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	return meta.IsNoMatchError(err)
 }
 
 // resourceOf returns the resource of a kind that the API server serves.

@@ -14,9 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -138,8 +141,40 @@ func (s state) deleted(name string) (version, error) {
 	return v, err
 }
 
-// teardownWithoutObjects removes a version that controls no objects. Until the
-// desired version is installed, the objects of an older version may be the only
+// neededByOthers reports whether a version was complete once and controls objects, or another version in the status has one of them.
+func (s state) neededByOthers(of version, controlled engine.Revision) (bool, error) {
+	own := revision.ByIdentity(controlled.Phases)
+	if len(own) == 0 {
+		return false, nil
+	}
+	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil && of.number <= current.Revision {
+		return true, nil // it was complete: the objects can be those of a provider that works
+	}
+	for _, entry := range s.Cluster.Status.Versions {
+		if entry.Name == of.name {
+			continue
+		}
+		other, err := s.read(entry.Name)
+		if err != nil {
+			return false, err
+		}
+		set, err := other.stored.DecodePacked()
+		if err != nil {
+			return false, fmt.Errorf("reading version %s: %w", entry.Name, err)
+		}
+		for _, component := range set.Operands {
+			for _, obj := range component.Objects {
+				if own[object.IdentityOf(obj)] != nil {
+					return true, nil
+				}
+			}
+		}
+	}
+	return false, nil
+}
+
+// teardownWithoutObjects removes a version that controls no objects, or only objects that no other version has. Until the
+// desired version is installed, other objects of an older version may be the only
 // ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
 func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name string) (teardownProgress, error) {
@@ -155,7 +190,11 @@ func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name s
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	if len(controlled.Phases) > 0 {
+	needed, err := s.neededByOthers(v, controlled)
+	if err != nil {
+		return teardownProgress{}, err
+	}
+	if needed {
 		waiting := removal.Progress{Waiting: []string{"version " + s.Cluster.Status.DesiredVersion + " to be installed"}}
 		return teardownProgress{Progress: waiting}, nil
 	}

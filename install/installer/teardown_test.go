@@ -82,15 +82,19 @@ func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *R
 func TestTeardownRevision_VersionsInUse(t *testing.T) {
 	var versions []v1alpha1.Version
 	var configMaps []corev1.ConfigMap
-	for _, name := range []string{"4.22.0-2", "4.22.0-1", "4.22.0-4", "4.22.0-5", "4.22.0-3"} { // the first is current, the last desired
+	for _, name := range []string{"4.22.0-2", "4.22.0-1", "4.22.0-4", "4.22.0-5", "4.22.0-7", "4.22.0-8", "4.22.0-3"} { // the first is current, the last desired
 		version, configMap := storedVersion(t, name, settings("of-"+name, "red"))
+		if name == "4.22.0-8" {
+			version, configMap = storedVersion(t, name, settings("of-"+name, "red"), settings("of-4.22.0-3", "red"))
+		}
 		if name == "4.22.0-5" {
 			version.InstalledAs, configMap.Annotations[v1alpha1.InstalledAsAnnotation] = "4.22.0-4", "4.22.0-4"
 		}
 		versions, configMaps = append(versions, version), append(configMaps, configMap)
 	}
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(
-		controlledBy(t, "4.22.0-1", settings("of-4.22.0-1", "red")), controlledBy(t, "4.22.0-3", settings("of-4.22.0-3", "red")),
+		controlledBy(t, "4.22.0-1", settings("of-4.22.0-1", "red")), controlledBy(t, "4.22.0-7", settings("of-4.22.0-7", "red")),
+		controlledBy(t, "4.22.0-8", settings("of-4.22.0-8", "red")), controlledBy(t, "4.22.0-8", settings("of-4.22.0-3", "red")),
 	).Build()
 	cache := fake.NewClientBuilder().Build()
 	reconciler := reconcilerOf(t, cache, live, watches{})
@@ -100,6 +104,10 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 		"4.22.0-3": {keep: true},
 		"4.22.0-1": {Progress: removal.Progress{Waiting: []string{"version 4.22.0-3 to be installed"}}},
 		"4.22.0-4": {done: true}, // 4.22.0-5 has its objects
+		// No other version has the object.
+		"4.22.0-7": {Progress: removal.Progress{Waiting: []string{"ConfigMap of-4.22.0-7"}}},
+		// The desired version has one of its objects.
+		"4.22.0-8": {Progress: removal.Progress{Waiting: []string{"version 4.22.0-3 to be installed"}}},
 	} {
 		got, err := reconciler.teardownRevision(t.Context(), s, name)
 		if err != nil {

@@ -45,6 +45,7 @@ const (
 	Collision                Reason = "Collision"
 	ObjectsRefused           Reason = "ObjectsRefused"
 	ObjectsForbidden         Reason = "ObjectsForbidden"
+	Contested                Reason = "Contested"
 	ApplyFailed              Reason = "ApplyFailed"
 	TearingDown              Reason = "TearingDown"
 	Uninstalling             Reason = "Uninstalling"

@@ -20,7 +20,9 @@ const maxVersions = 16
 
 // evict removes older versions if the limit is reached. Once the desired version is
 // installed, it removes all of them. Until then, it evicts the oldest version whose
-// objects were all adopted by newer versions, so that no object is deleted.
+// objects were all adopted by newer versions, so that no object is deleted. If there is
+// none, it evicts the oldest version that was never complete: the installer controller
+// deletes its objects if no other version has them.
 func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
 	var outcome status.Outcome
 	if cluster.Status.Settled() {
@@ -34,19 +36,22 @@ func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, ex
 	return outcome
 }
 
-// evictOne evicts the oldest version that controls no objects.
+// evictOne evicts one version.
 func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
-	version := evictable(cluster.Status)
+	version := evictable(cluster.Status, func(name string) bool {
+		found := named(existing, name)
+		return found != nil && !found.DeletionTimestamp.IsZero()
+	})
 	if version == "" {
 		return status.Outcome{Reason: reason.TooManyRevisions, Err: fmt.Errorf(
-			"the limit of %d versions is reached and each has objects that no newer version has adopted; version %s must be installed before a new version can be created",
+			"the limit of %d versions is reached, and each is being removed or has objects that other versions need; version %s must be installed before a new version can be created",
 			maxVersions, cluster.Status.DesiredVersion)}
 	}
 	var err error
 	if found := named(existing, version); found == nil {
 		err = r.dropEntries(ctx, cluster, existing)
 	} else if found.DeletionTimestamp.IsZero() {
-		log.FromContext(ctx).Info("Evicting version without objects", "version", version, "desired", cluster.Status.DesiredVersion)
+		log.FromContext(ctx).Info("Evicting version", "version", version, "desired", cluster.Status.DesiredVersion)
 		err = client.IgnoreNotFound(r.Client.Delete(ctx, found))
 	}
 	if err != nil {
@@ -55,13 +60,18 @@ func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 	return status.Outcome{}
 }
 
-// evictable returns the oldest version that controls no objects and is neither the
-// current nor the desired version; empty if there is none.
-func evictable(s v1alpha1.ClusterAPIStatus) string {
+// evictable returns the oldest version that controls no objects, or else the oldest one that was never complete and whose
+// ConfigMap is not deleted yet; neither is the current or the desired version. It is empty if there is none.
+func evictable(s v1alpha1.ClusterAPIStatus, isDeleted func(name string) bool) string {
+	incomplete, installed := "", s.Version(s.CurrentVersion)
 	for _, version := range s.Versions { // oldest first
-		if version.Name != s.CurrentVersion && version.Name != s.DesiredVersion && len(version.Phases) == 0 {
+		switch {
+		case version.Name == s.CurrentVersion, version.Name == s.DesiredVersion:
+		case len(version.Phases) == 0:
 			return version.Name
+		case incomplete == "" && !isDeleted(version.Name) && (installed == nil || version.Revision > installed.Revision):
+			incomplete = version.Name
 		}
 	}
-	return ""
+	return incomplete
 }

@@ -94,14 +94,18 @@ func TestEvictable(t *testing.T) {
 		current, desired string
 		want             string
 	}{
+		"the oldest that was never complete": {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, busy), version(4, busy), version(5, busy)}, "4.22.0-2", "4.22.0-5", "4.22.0-3"},
+		"that is not deleted yet":            {[]v1alpha1.Version{version(7, busy), version(8, busy), version(9, busy)}, "", "4.22.0-9", "4.22.0-8"},
+		"rather one without objects":         {[]v1alpha1.Version{version(3, busy), version(4, nil), version(5, busy)}, "", "4.22.0-5", "4.22.0-4"},
+		"none while all are deleted":         {[]v1alpha1.Version{version(7, busy), version(9, busy)}, "", "4.22.0-9", ""},
+		"never one that was complete":        {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, busy)}, "4.22.0-2", "4.22.0-3", ""},
 		"the oldest version without objects": {[]v1alpha1.Version{version(1, busy), version(2, nil), version(3, nil), version(4, busy)}, "4.22.0-1", "4.22.0-4", "4.22.0-2"},
-		"never the current version":          {[]v1alpha1.Version{version(1, nil), version(2, busy), version(3, busy)}, "4.22.0-1", "4.22.0-3", ""},
-		"never the desired version":          {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, nil)}, "4.22.0-1", "4.22.0-3", ""},
-		"never a version that has objects":   {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, busy)}, "", "4.22.0-3", ""},
+		"never the current version":          {[]v1alpha1.Version{version(1, nil), version(3, busy)}, "4.22.0-1", "4.22.0-3", ""},
+		"never the desired version":          {[]v1alpha1.Version{version(1, busy), version(3, nil)}, "4.22.0-1", "4.22.0-3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := v1alpha1.ClusterAPIStatus{Versions: test.versions, CurrentVersion: test.current, DesiredVersion: test.desired}
-			if got := evictable(s); got != test.want {
+			if got := evictable(s, func(name string) bool { return name == "4.22.0-7" }); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// fight sets the replicas of a Deployment each time that the installer has reverted them, until ctx ends.
+func (h *harness) fight(ctx context.Context, name string) {
+	patch := []byte(`{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}}`)
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		deployment := h.object("apps/v1/Deployment", namespace, name)
+		if replicas, _ := deployment.Object["spec"].(map[string]any)["replicas"].(int64); replicas != 2 {
+			_ = h.Patch(ctx, deployment, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner("fighter"), client.ForceOwnership)
+		}
+	}
+}
+
+// eventsOf counts the events about the ClusterAPI object with a reason; all if it is empty.
+func (h *harness) eventsOf(reason string) (count int) {
+	h.Helper()
+	events := &corev1.EventList{}
+	h.must(h.List(h.Context(), events, client.InNamespace("default")))
+	for _, event := range events.Items {
+		if event.InvolvedObject.Name == v1alpha1.ClusterAPIName && (reason == "" || event.Reason == reason) {
+			count++
+		}
+	}
+	return count
+}
+
+// A field manager that restores its value after each revert causes few writes and events. The condition names the field and the manager, and
+// Available stays True.
+func TestDrift_FightingManager(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	writes, events := h.writes.Load(), h.eventsOf("")
+	go func() { defer close(done); h.fight(ctx, "capi") }()
+	counted := func() (written int64, emitted int) {
+		time.Sleep(time.Minute)
+		written, emitted = h.writes.Load()-writes, h.eventsOf("")-events
+		writes, events = writes+written, events+emitted
+		if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
+			t.Errorf("Available is not True:\n%s", h.conditions())
+		}
+		return written, emitted
+	}
+	first, emitted := counted()
+	second, later := counted()
+	stop()
+	<-done
+	t.Logf("writes in the first minute: %d, in the second: %d; events: %d and %d", first, second, emitted, later)
+	if second*5 > first || emitted > 8 || later > 0 { // of the first minute, two are about Available, which changes with the replicas
+		t.Errorf("writes in the first minute: %d, in the second: %d; events: %d and %d", first, second, emitted, later)
+	}
+	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", ".spec.replicas", `"fighter"`)
+	if available := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "Available"); strings.Contains(available.Message, "unavailable") {
+		t.Errorf("Available is %v", available)
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// More releases than there are entries never become ready, each with an object of its own, such as a hashed ConfigMap. The way back to the
+// installed release and forward to a good one stays open, and nothing of the others is left.
+func TestVersions_StuckOnesAreEvicted(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	stuck := strings.Replace(deployment("capi", placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
+	for i := range 20 {
+		h.release(provider{name: "cluster-api", kind: "core", manifests: []string{configMap(fmt.Sprint("hash-", i), "1"), stuck}}, aws())
+		h.eventually(fmt.Sprintf("stuck version %d is being rolled out", i), func() error {
+			if h.object("v1/ConfigMap", namespace, fmt.Sprint("hash-", i)) == nil {
+				return fmt.Errorf("its ConfigMap does not exist:\n%s", h.conditions())
+			}
+			return nil
+		})
+		if kept := h.object("apps/v1/Deployment", namespace, "capa"); kept == nil {
+			t.Fatal("an object of the installed version was deleted")
+		}
+	}
+	h.release(core(), aws())
+	h.settled("4.22.0-22")
+	h.release(core(configMap("good", "1")), aws())
+	h.settled("4.22.0-23")
+	if names := strings.Join(h.names(), ", "); names != "ConfigMap good, Deployment capa, Deployment capi" {
+		t.Errorf("installed objects are %s", names)
+	}
+}

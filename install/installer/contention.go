@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
+)
+
+// Another actor that restores its own value of a field after each revert would cause a write, an event and a status
+// update each time, without end. So the installer pauses between the reverts of one object, longer after each. Meanwhile it only
+// compares the object, and the condition names the fields and the field managers.
+
+// contests are the objects of the current version that were reverted lately.
+type contests map[object.Identity]contest
+
+// contest is an object that another actor keeps changing.
+type contest struct {
+	// reverts are those in a row, each within the memory of the previous one.
+	reverts int
+	// last is the time of the last revert.
+	last time.Time
+	// change describes the object, the fields and the field managers.
+	change string
+}
+
+// pause returns the time until the next revert. Three reverts in a row are immediate.
+func (c contest) pause() time.Duration {
+	switch {
+	case c.reverts < 3:
+		return 0
+	case c.reverts == 3:
+		return 2 * time.Minute
+	default:
+		return 10 * time.Minute
+	}
+}
+
+// memory is the time after the last revert in which another one counts as the next in a row.
+func (c contest) memory() time.Duration { return c.pause() + time.Minute }
+
+// paused reports whether the installer must not revert an object at a time.
+func (c contests) paused(o object.Identity, now time.Time) bool {
+	return now.Before(c[o].last.Add(c[o].pause()))
+}
+
+// contested reports whether the reverts of an object are paused: the condition names the object.
+func (c contests) contested(o object.Identity) bool { return c[o].pause() > 0 }
+
+// after returns the contests after a reconcile: it counts the reverts, and forgets objects that were not changed again.
+func (c contests) after(result engine.Result, now time.Time) contests {
+	out := contests{}
+	maps.Copy(out, c)
+	for o := range result.Objects() {
+		if externalChange(o.Action) == "" {
+			continue
+		}
+		known, found := out[o.Identity]
+		if o.Paused && !found {
+			continue
+		}
+		if now.After(known.last.Add(known.memory())) {
+			known = contest{}
+		}
+		if known.change = o.String() + " (" + cmp.Or(o.Change, externalChange(o.Action)) + ")"; !o.Paused {
+			known.reverts, known.last = known.reverts+1, now
+		}
+		out[o.Identity] = known
+	}
+	maps.DeleteFunc(out, func(_ object.Identity, known contest) bool { return now.After(known.last.Add(known.memory())) })
+	return out
+}
+
+// message describes the objects whose reverts are paused, and next is the time until the first pause or memory ends; empty and 0
+// without such objects.
+func (c contests) message(now time.Time) (message string, next time.Duration) {
+	var changes []string
+	for _, known := range c {
+		if known.pause() == 0 {
+			continue
+		}
+		changes = append(changes, known.change)
+		for _, end := range []time.Duration{known.pause(), known.memory()} {
+			if left := known.last.Add(end).Sub(now) + time.Second; left > 0 && (next == 0 || left < next) {
+				next = left
+			}
+		}
+	}
+	if changes == nil {
+		return "", 0
+	}
+	slices.Sort(changes)
+	return "another actor keeps changing what the installer has reverted: " + text.First(10, changes), next
+}
