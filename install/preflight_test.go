@@ -278,7 +278,7 @@ func TestUnmanagedCRD_CheckedByInstaller(t *testing.T) {
 	compatible := strictCRD("v1beta1", "{a: {type: string}, mode: {type: string, enum: [p, q]}}")
 	foreign := h.createCRD(strictCRD("v1alpha1", "{a: {type: string}}"))
 	h.unmanaged(foreignCRD)
-	h.release(core(configMap("settings", "1")), aws(compatible))
+	h.release(core(configMap("settings-0", "1"), configMap("settings-1", "1"), configMap("settings-2", "1"), configMap("settings-3", "1")), aws(compatible))
 	h.start("4.22.0")
 	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD+" (checked by the installer)", "version v1beta1 removed")
 	h.waits("4.22.0-1", "CustomResourceDefinition "+foreignCRD, "Compatible is False", "checked by the installer")
@@ -292,7 +292,7 @@ func TestUnmanagedCRD_CheckedByInstaller(t *testing.T) {
 	h.installerMessage("unmanaged CRDs are compatible: " + foreignCRD + " (checked by the installer)")
 
 	reads := h.crdReads(foreignCRD)
-	for _, c := range []struct{ name, manifest, message string }{
+	for i, c := range []struct{ name, manifest, message string }{
 		{"version not served", strings.Replace(compatible, "served: true", "served: false", 1), "version v1beta1 is no longer served"},
 		{"missing field", strictCRD("v1beta1", "{mode: {type: string, enum: [p, q]}}"), "v1beta1 a: field removed"},
 		{"changed type", strictCRD("v1beta1", "{a: {type: integer}, mode: {type: string, enum: [p, q]}}"), "v1beta1 a: type changed"},
@@ -300,12 +300,13 @@ func TestUnmanagedCRD_CheckedByInstaller(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer h.reportTo(t)()
+			settings := fmt.Sprintf("settings-%d", i) // one that was not reverted before: repeated deletions are contested
 			h.replaceCRD(c.manifest)
 			h.reports("InstallerDegraded", "Incompatible", foreignCRD, c.message)
-			h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "settings")))
+			h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, settings)))
 			h.eventually("the installed version is maintained", func() error {
-				if h.object("v1/ConfigMap", namespace, "settings") == nil {
-					return fmt.Errorf("ConfigMap settings does not exist")
+				if h.object("v1/ConfigMap", namespace, settings) == nil {
+					return fmt.Errorf("ConfigMap %s does not exist", settings)
 				}
 				return nil
 			})

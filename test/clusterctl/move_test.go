@@ -34,7 +34,7 @@ func TestMove_FindsTheObjectsOfACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner := create(t, admin, "cluster.x-k8s.io/v1beta2", "Cluster", "demo", nil, map[string]any{"paused": true, "infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevCluster", "name": "demo"}})
+	owner := create(t, admin, "cluster.x-k8s.io/v1beta2", "Cluster", "demo", nil, map[string]any{"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevCluster", "name": "demo"}})
 	provisioned := []byte(`{"status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}, "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
 	if err := admin.Status().Patch(t.Context(), owner, client.RawPatch("application/merge-patch+json", provisioned)); err != nil {
 		t.Fatal(err)

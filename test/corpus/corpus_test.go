@@ -36,6 +36,9 @@ var knownErrors = map[string]map[string]string{
 	"infrastructure-kubevirt": {
 		"infra-cluster/failure-domains-type": "status.failureDomains is a list under the contract v1beta1: core fails as soon as there is one",
 	},
+	"cluster-api-provider-nutanix": {
+		"clusterctl/variables-default": "NUTANIX_ENDPOINT has no default, and no cluster sets it",
+	},
 	"openshift-metal3 (shipped)": {
 		"webhook/service-port": "the bundle has the webhooks of ipam.metal3.io, but no Deployment of the IP address manager that serves them",
 		"webhook/cert-mounted": "for the same reason no pod mounts the certificate of that Service",

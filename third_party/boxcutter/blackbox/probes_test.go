@@ -240,7 +240,7 @@ func TestProbe_OthersDoNotHoldPhase(t *testing.T) {
 	if got := probed.Type("Availability"); got.Status != isUnknown {
 		t.Errorf("got %v", got)
 	}
-	if got := probed.Type("Other"); got.Status != isUnknown || !slices.Equal(got.Messages, []string{"no such probe"}) {
+	if got := probed.Type("Other"); got.Status != isUnknown || !slices.Equal(got.Messages, []string{`no such probe "Other"`}) {
 		t.Errorf("a missing probe has the result %v", got)
 	}
 }

@@ -44,7 +44,7 @@ func TestReadEvents_PackageWithoutFailedTest(t *testing.T) {
 	}
 }
 
-func TestReadDifferences(t *testing.T) {
+func TestDifferences_Read(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.md")
 	write := func(rows string) {
 		t.Helper()

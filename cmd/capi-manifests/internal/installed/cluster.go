@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -42,9 +41,6 @@ const requestTimeout = 30 * time.Second
 type Cluster struct {
 	// Namespace is the namespace of the installer; empty means the default one of the kind of cluster.
 	Namespace string
-
-	namespaces    sync.Once
-	namespacesErr error
 
 	config   *rest.Config
 	objects  dynamic.Interface
@@ -104,6 +100,9 @@ var (
 
 // contents are the objects of a snapshot: at most one ClusterAPI, Deployment and Lease. The ConfigMaps are all others of the namespace.
 type contents struct {
+	// namespace is the namespace of the installer.
+	namespace string
+
 	clusterAPIs, events, deployments, pods, leases, configMaps []*unstructured.Unstructured
 	crds, revisions                                            []*metav1.PartialObjectMetadata
 }
@@ -112,10 +111,10 @@ type contents struct {
 func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := c.useNamespaces(ctx); err != nil {
+	if err := c.findNamespace(ctx); err != nil {
 		return rollout.Snapshot{}, err
 	}
-	var found contents
+	found := contents{namespace: c.Namespace}
 	for _, list := range []struct {
 		into      *[]*unstructured.Unstructured
 		resource  schema.GroupVersionResource
@@ -124,10 +123,10 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	}{
 		{&found.clusterAPIs, clusterAPIs, "", onlyCluster},
 		{&found.events, events, metav1.NamespaceDefault, aboutCluster},
-		{&found.deployments, deployments, v1alpha1.OperatorNamespace, onlyInstaller},
-		{&found.pods, pods, v1alpha1.OperatorNamespace, metav1.ListOptions{}},
-		{&found.leases, leases, v1alpha1.OperatorNamespace, onlyInstaller},
-		{&found.configMaps, configMaps, v1alpha1.OperatorNamespace, noRevision},
+		{&found.deployments, deployments, c.Namespace, onlyInstaller},
+		{&found.pods, pods, c.Namespace, metav1.ListOptions{}},
+		{&found.leases, leases, c.Namespace, onlyInstaller},
+		{&found.configMaps, configMaps, c.Namespace, noRevision},
 	} {
 		objects, err := c.objects.Resource(list.resource).Namespace(list.namespace).List(ctx, list.options)
 		if err != nil {
@@ -139,9 +138,9 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	if err != nil {
 		return rollout.Snapshot{}, c.failed(crds, "", err)
 	}
-	revisions, err := c.metadata.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace).List(ctx, onlyRevision)
+	revisions, err := c.metadata.Resource(configMaps).Namespace(c.Namespace).List(ctx, onlyRevision)
 	if err != nil {
-		return rollout.Snapshot{}, c.failed(configMaps, v1alpha1.OperatorNamespace, err)
+		return rollout.Snapshot{}, c.failed(configMaps, c.Namespace, err)
 	}
 	found.crds, found.revisions = pointers(definitions.Items), pointers(revisions.Items)
 	return found.decode(time.Now())
@@ -209,7 +208,7 @@ func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
 
 // installer returns the objects that run the installer: of the pods only its own, because the namespace may have others.
 func (c contents) installer() (from rollout.InstallerObjects, err error) {
-	from.Namespace = v1alpha1.OperatorNamespace
+	from.Namespace = c.namespace
 	if from.Deployment, err = only[appsv1.Deployment](c.deployments); err != nil {
 		return from, err
 	}

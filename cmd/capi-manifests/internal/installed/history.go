@@ -29,14 +29,14 @@ type Stored struct {
 func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := c.useNamespaces(ctx); err != nil {
+	if err := c.findNamespace(ctx); err != nil {
 		return nil, err
 	}
 	// The parts of a version are found by name; other ConfigMaps in the namespace
 	// are small.
-	list, err := c.objects.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace).List(ctx, metav1.ListOptions{})
+	list, err := c.objects.Resource(configMaps).Namespace(c.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, c.failed(configMaps, v1alpha1.OperatorNamespace, err)
+		return nil, c.failed(configMaps, c.Namespace, err)
 	}
 	all := make([]corev1.ConfigMap, len(list.Items))
 	for i := range list.Items {

@@ -12,25 +12,23 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// useNamespaces makes the namespaces of the cluster those of this process, once: OpenShift's if the API server serves
-// OpenShift's configuration, else those of deploy/kubernetes, unless the user names another one.
-func (c *Cluster) useNamespaces(ctx context.Context) error {
-	c.namespaces.Do(func() {
-		if c.Namespace != "" {
-			v1alpha1.Namespaces{Operator: c.Namespace, Operand: v1alpha1.OperandNamespace}.Use()
-			return
-		}
-		client, err := discovery.NewDiscoveryClientForConfig(c.config)
-		if err != nil {
-			c.namespacesErr = err
-			return
-		}
-		switch err := client.RESTClient().Get().AbsPath("/apis/" + configv1.GroupName).Do(ctx).Error(); {
-		case apierrors.IsNotFound(err):
-			v1alpha1.KubernetesNamespaces.Use()
-		case err != nil:
-			c.namespacesErr = c.failed(clusterAPIs, "", err)
-		}
-	})
-	return c.namespacesErr
+// findNamespace sets the namespace of the installer, unless the user has named it: OpenShift's if the API server serves
+// OpenShift's configuration, else the one of deploy/kubernetes.
+func (c *Cluster) findNamespace(ctx context.Context) error {
+	if c.Namespace != "" {
+		return nil
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return err
+	}
+	switch err := client.RESTClient().Get().AbsPath("/apis/" + configv1.GroupName).Do(ctx).Error(); {
+	case apierrors.IsNotFound(err):
+		c.Namespace = v1alpha1.KubernetesNamespaces.Operator
+	case err != nil:
+		return c.failed(clusterAPIs, "", err)
+	default:
+		c.Namespace = v1alpha1.OpenShiftNamespaces.Operator
+	}
+	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 )
 
@@ -71,23 +70,23 @@ func (w *watcher) informers() []cache.SharedIndexInformer {
 // start starts an informer for each kind of object.
 func (w *watcher) start(ctx context.Context) error {
 	c := w.cluster
-	if err := c.useNamespaces(ctx); err != nil {
+	if err := c.findNamespace(ctx); err != nil {
 		return err
 	}
 	object, partial := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
 	w.clusterAPIs = cache.NewSharedIndexInformer(selecting(c.objects.Resource(clusterAPIs), onlyCluster), object, 0, nil)
 	w.events = cache.NewSharedIndexInformer(selecting(c.objects.Resource(events).Namespace(metav1.NamespaceDefault), aboutCluster), object, 0, nil)
-	w.revisions = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace), onlyRevision), partial, 0, nil)
+	w.revisions = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(configMaps).Namespace(c.Namespace), onlyRevision), partial, 0, nil)
 	w.crds = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(crds), metav1.ListOptions{}), partial, 0, nil)
-	w.deployments = cache.NewSharedIndexInformer(selecting(c.objects.Resource(deployments).Namespace(v1alpha1.OperatorNamespace), onlyInstaller), object, 0, nil)
-	w.pods = cache.NewSharedIndexInformer(selecting(c.objects.Resource(pods).Namespace(v1alpha1.OperatorNamespace), metav1.ListOptions{}), object, 0, nil)
-	w.leases = cache.NewSharedIndexInformer(selecting(c.objects.Resource(leases).Namespace(v1alpha1.OperatorNamespace), onlyInstaller), object, 0, nil)
-	w.configMaps = cache.NewSharedIndexInformer(selecting(c.objects.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace), noRevision), object, 0, nil)
+	w.deployments = cache.NewSharedIndexInformer(selecting(c.objects.Resource(deployments).Namespace(c.Namespace), onlyInstaller), object, 0, nil)
+	w.pods = cache.NewSharedIndexInformer(selecting(c.objects.Resource(pods).Namespace(c.Namespace), metav1.ListOptions{}), object, 0, nil)
+	w.leases = cache.NewSharedIndexInformer(selecting(c.objects.Resource(leases).Namespace(c.Namespace), onlyInstaller), object, 0, nil)
+	w.configMaps = cache.NewSharedIndexInformer(selecting(c.objects.Resource(configMaps).Namespace(c.Namespace), noRevision), object, 0, nil)
 	return errors.Join(
 		w.inform(ctx, w.clusterAPIs, clusterAPIs, ""), w.inform(ctx, w.events, events, metav1.NamespaceDefault),
-		w.inform(ctx, w.revisions, configMaps, v1alpha1.OperatorNamespace), w.inform(ctx, w.crds, crds, ""),
-		w.inform(ctx, w.deployments, deployments, v1alpha1.OperatorNamespace), w.inform(ctx, w.pods, pods, v1alpha1.OperatorNamespace),
-		w.inform(ctx, w.leases, leases, v1alpha1.OperatorNamespace), w.inform(ctx, w.configMaps, configMaps, v1alpha1.OperatorNamespace))
+		w.inform(ctx, w.revisions, configMaps, c.Namespace), w.inform(ctx, w.crds, crds, ""),
+		w.inform(ctx, w.deployments, deployments, c.Namespace), w.inform(ctx, w.pods, pods, c.Namespace),
+		w.inform(ctx, w.leases, leases, c.Namespace), w.inform(ctx, w.configMaps, configMaps, c.Namespace))
 }
 
 // lister is the client of a resource, with objects of type L in its lists.
@@ -183,6 +182,7 @@ func (w *watcher) run(ctx context.Context, each func(rollout.Snapshot) (bool, er
 // snapshot decodes the objects of the informers.
 func (w *watcher) snapshot() (rollout.Snapshot, error) {
 	return contents{
+		namespace:   w.cluster.Namespace,
 		clusterAPIs: stored[*unstructured.Unstructured](w.clusterAPIs), events: stored[*unstructured.Unstructured](w.events),
 		deployments: stored[*unstructured.Unstructured](w.deployments), pods: stored[*unstructured.Unstructured](w.pods),
 		leases: stored[*unstructured.Unstructured](w.leases), configMaps: stored[*unstructured.Unstructured](w.configMaps),
