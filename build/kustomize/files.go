@@ -111,7 +111,7 @@ func (f *textFiles) referenceTo(path string) error {
 		for line := range bytes.Lines(file.content) {
 			number++
 			if bytes.Contains(line, []byte(filepath.ToSlash(relative))) {
-				return fmt.Errorf("%s:%d: %s: %w", file.name, number, relative, fs.ErrNotExist)
+				return &fs.PathError{Op: fmt.Sprintf("%s:%d:", file.name, number), Path: relative, Err: fs.ErrNotExist}
 			}
 		}
 	}

@@ -568,7 +568,7 @@ func checkSelector(o *contract.Object) []contract.Finding {
 			return []contract.Finding{value.Finding("the pod template has no label %s: %s", key, value.Text())}
 		}
 	}
-	if !contract.Selects(selector, labels) { // the expressions
+	if !contract.Selects(selector, labels) { // because of an expression
 		return []contract.Finding{selector.At("matchExpressions").Finding("the selector does not match the labels of the pod template")}
 	}
 	return nil
