@@ -178,7 +178,8 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	saveArchive(t, "capa.tar", registry.MustImage(t, shipped(t)))
 	return func(words string) string {
 		return strings.NewReplacer(
-			"https://localhost:9443", extension, "--port 9443", "--port "+port, "quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
+			"https://localhost:9443", extension, "--port 9443", "--port "+port, "quay.io/me/capi-installer@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "mirror.example.com/capi", reg.Host()+"/mirror",
+			"quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
 			"./config ... --image ", "sidecar "+aws+" --image ", "./config ...", "config/default "+aws, "...", aws, "~", dir,
 		).Replace(words)
 	}

@@ -108,7 +108,7 @@ func TestRegistry_StatusErrorsGiveAdvice(t *testing.T) {
 		status, requests int
 		says             string
 	}{
-		{401, 1, "there are no credentials for this repository"}, {403, 1, "there are no credentials for this repository"}, {404, 1, "(MANIFEST_UNKNOWN): check that the repository has this digest"},
+		{401, 1, "there are no credentials for this repository"}, {403, 1, "there are no credentials for this repository"}, {404, 1, "(MANIFEST_UNKNOWN): check that the repository has this image"},
 		{400, 1, "Bad Request"}, {429, 4, "limits the rate of requests"}, {500, 4, "the registry or a proxy before it fails"}, {503, 4, "the registry or a proxy before it fails"},
 	} {
 		t.Run(fmt.Sprint(test.status), func(t *testing.T) {

@@ -40,7 +40,7 @@ const imagesExample = `  # Name the providers' images by tag, and write their di
   capi-manifests images --from images.json addon=quay.io/me/addon:bundled
 
   # Replace an image, remove another one, and write the same file
-  capi-manifests images --from images.json --set aws=quay.io/me/capa:v2.11.0 --remove gcp --output-file images.json
+  capi-manifests images --from new/images.json --set addon=quay.io/me/addon:bundled --remove aws-cluster-api-controllers --output-file new/images.json
 
   # Show the images as a table
   capi-manifests images --from images.txt -o table`

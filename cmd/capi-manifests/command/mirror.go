@@ -30,7 +30,7 @@ registries.conf for ConfigMap capi-installer-registries and for the nodes of oth
 images.json and signature policies stay as they are: they name the original images.`
 
 const mirrorExample = `  # Copy the images of a release to a registry, and configure the cluster
-  capi-manifests mirror --images-json images.json --image quay.io/me/capi-installer@sha256:... --to mirror.example.com/capi | oc apply -f -
+  capi-manifests mirror --images-json images.json --image quay.io/me/capi-installer@sha256:… --to mirror.example.com/capi | oc apply -f -
 
   # By way of a directory, which is carried to the other network
   capi-manifests mirror --images-json images.json --to-dir release

@@ -50,7 +50,7 @@ const statusExample = `  # Show the installed version and the progress
   capi-manifests status --watch --wait
 
   # Wait in a script for an upgrade, for at most 30 minutes
-  capi-manifests status --wait --for-version 4.22.1 --timeout 30m
+  capi-manifests status --wait --for-version 4.22.0 --timeout 30m
 
   # Wait for a change that was just made, and print the result
   capi-manifests status --wait --timeout 30m -o json | jq -r .summary
