@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -194,11 +194,11 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 	k.reports("InstallerDegraded", "ObjectsForbidden", "capd-system", "forbidden")
 
 	roles := filepath.Join(k.folder, "roles.yaml")
-	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", []string{"rbac", "--images-json", k.images, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker"}, nil, &stdout, &stderr); code != 0 {
-		t.Fatalf("capi-manifests rbac: %s", stderr.String())
-	}
-	k.must(os.WriteFile(roles, []byte(stdout.String()), 0o600))
+	program := filepath.Join(t.TempDir(), "capi-manifests") // a process of its own, because the profile sets its namespaces
+	k.must(fixture.Build(t.Context(), program, "../..", "./cmd/capi-manifests"))
+	rules, err := exec.CommandContext(t.Context(), program, "rbac", "--images-json", k.images, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker").Output()
+	k.must(err)
+	k.must(os.WriteFile(roles, rules, 0o600))
 	k.kubectl("apply", "-f", roles)
 	k.settled("1.0.0-1")
 	deployment := &appsv1.Deployment{}
