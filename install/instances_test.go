@@ -112,8 +112,13 @@ func TestTeardown_LosesNoInstance(t *testing.T) {
 		accepted += len(c.accepted)
 		lost += c.lost()
 		c.accepted = nil
-		if full && c.attempts < 1000 {
+		switch {
+		case full && c.attempts < 1000:
 			attempts = 1000
+			h.reapply()
+		case accepted == c.attempts && c.every > 1: // no attempt hit the time of the deletion guard: make more of them
+			attempts = c.attempts + 1
+			c.every /= 2
 			h.reapply()
 		}
 	}

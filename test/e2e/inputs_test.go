@@ -350,14 +350,16 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	h.owned("4.22.1-2")
 }
 
-func TestPlatformNone_GetsNoInfrastructureProvider(t *testing.T) {
+// TestPlatformNone_IsUnsupported: OpenShift has no Cluster API provider for the platform None.
+func TestPlatformNone_IsUnsupported(t *testing.T) {
 	h := newHarness(t)
 	h.platform(configv1.NonePlatformType)
 	t.Cleanup(func() { h.platform(configv1.AWSPlatformType) })
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	h.start("4.22.0").settle("4.22.0-1", h)
-	if diff := cmp.Diff(providerObjects("cluster-api", "apicluster"), h.names()); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
+	h.start("4.22.0")
+	h.reports("Available", "UnsupportedPlatform", "None")
+	if names := h.names(); len(names) > 0 {
+		t.Errorf("installed: %v", names)
 	}
 }
 

@@ -388,9 +388,17 @@ func (h *hooked) rotate() {
 // readCA returns the authority of the installer.
 func (h *hooked) readCA() servingcert.Authority {
 	h.Helper()
-	authority, err := (servingcert.Issuer{Reader: h}).Authority(h.Context())
+	authority, err := (servingcert.Issuer{Reader: kubernetesReader{h}}).Authority(h.Context())
 	h.must(err)
 	return authority
+}
+
+// kubernetesReader reads in the namespace of deploy/kubernetes: the namespaces of this process are OpenShift's.
+type kubernetesReader struct{ client.Reader }
+
+func (r kubernetesReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	key.Namespace = v1alpha1.KubernetesNamespaces.Operator
+	return r.Reader.Get(ctx, key, into, options...)
 }
 
 // both returns an authority with the CAs of two authorities.
