@@ -27,7 +27,7 @@ import (
 // leaseName is the name of the lease.
 const leaseName = "capi-installer"
 
-// fence refuses the writes of a process whose lease may have expired. The zero renewal time is that of a process that never led.
+// fence refuses the writes of a process whose lease may have expired. The zero renewal time stands for a process that never led.
 type fence struct {
 	// limit is the duration of the lease.
 	limit time.Duration

@@ -122,7 +122,7 @@ func manPages(cmd *cobra.Command, created time.Time, all files) error {
 // licenceName matches files with a licence, or a notice that it requires to be passed on.
 var licenceName = regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// licences returns the licence of this project, and those of the modules in a program.
+// licences returns the licences of this project and of the modules in a program.
 func (b build) licences(ctx context.Context, program string) (files, error) {
 	own, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
 	if err != nil {

@@ -34,7 +34,7 @@ const RequirementsCRD = "compatibilityrequirements.apiextensions.openshift.io"
 // RequirementVersionKind is the kind of the objects in the preflight phase.
 var RequirementVersionKind = probe.CompatibilityRequirement.WithVersion("v1alpha1")
 
-// Checker compares unmanaged CRDs with those of providers. It keeps the verdict on each
+// Checker compares unmanaged CRDs with the CRDs of providers. It keeps the verdict on each
 // until the CRD changes, because a comparison reads and decodes both.
 type Checker struct {
 	// Metadata reads the metadata of CRDs from a cache.
@@ -81,7 +81,7 @@ func (c *Checker) Check(ctx context.Context, key Key, requirements []*unstructur
 
 // Key identifies the required CRDs.
 type Key struct {
-	// Version is the name of the version, Digest that of its stored objects.
+	// Version is the name of the version, Digest the digest of its stored objects.
 	Version, Digest string
 }
 

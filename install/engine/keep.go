@@ -48,7 +48,7 @@ type keptPhase struct {
 	asOf uint64
 }
 
-// of returns the kept phases of a revision; those of other objects are dropped.
+// of returns the kept phases of a revision; phases of other objects are dropped.
 func (k *keeper) of(rev Revision) map[string]keptPhase {
 	if known := k.known[rev.Name]; rev.Key != "" && known.key == rev.Key {
 		return known.phases

@@ -37,7 +37,7 @@ type Connection struct {
 	Scheme *runtime.Scheme
 	// Mapper supplies the scope of kinds.
 	Mapper meta.RESTMapper
-	// Config and HTTPClient are those of the cache and of discovery.
+	// Config and HTTPClient connect the cache and discovery.
 	Config     *rest.Config
 	HTTPClient *http.Client
 	// Live reads from the API server, and Writer writes to it.
@@ -88,7 +88,7 @@ type Parts struct {
 	Writer client.Writer
 }
 
-// Assemble returns an engine without a cache of its own. Its validator is that of the whole
+// Assemble returns an engine without a cache of its own. It validates objects of the whole
 // cluster: the default validator would reject objects outside the namespace of their owner.
 func Assemble(of Parts) (*Engine, error) {
 	if of.Writer == nil || of.Reader == nil || of.Live == nil {

@@ -128,7 +128,7 @@ func (c concurrency) set(options any) {
 // drops fields of it.
 type unchangedSince func(obj client.Object, number int64) bool
 
-// sharedWith compares the objects of a revision with those of older ones. It uses only the
+// sharedWith compares the objects of a revision with the objects of older ones. It uses only the
 // identity of its argument. The function is safe for concurrent use.
 func sharedWith(rev Revision, older func(number int64) map[object.Identity]*unstructured.Unstructured) unchangedSince {
 	if older == nil {

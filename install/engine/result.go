@@ -50,7 +50,7 @@ type Phase struct {
 	Name string
 	// Complete is set when every object is as desired and ready.
 	Complete bool
-	// Objects are the results of the objects, without those of failed requests.
+	// Objects are the results of the objects, without failed requests.
 	Objects []Object
 	// Rejection is set if the API server rejects objects of the phase, so that none was written.
 	Rejection *Rejection

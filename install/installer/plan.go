@@ -108,7 +108,7 @@ func (p plan) related() []configv1.ObjectReference {
 	return status.RelatedObjects(p.phases, p.unmanaged)
 }
 
-// all returns the phases with that of the checks.
+// all returns the phases with the phase of the checks.
 func (p plan) all() []revision.Phase {
 	if p.checks == nil {
 		return p.phases

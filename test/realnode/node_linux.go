@@ -85,7 +85,7 @@ func (n *Node) Stop() error {
 // Logs is the folder of the logs of all programs; its folder pods has the logs of pods.
 func (n *Node) Logs() string { return n.path("logs") }
 
-// CA returns the certificate that signs that of the registry.
+// CA returns the certificate that signs the registry's.
 func (n *Node) CA() []byte { return n.ca.PEM() }
 
 // Credentials returns the user and the password of the registry.

@@ -19,7 +19,7 @@ type Process struct {
 	PID int
 	// Status has the first value of each field of /proc/PID/status, such as "Uid".
 	Status map[string]string
-	// MemoryLimit and MemoryPeak are those of the container's cgroup, in bytes.
+	// MemoryLimit and MemoryPeak describe the container's cgroup, in bytes.
 	MemoryLimit, MemoryPeak int64
 }
 

@@ -103,7 +103,7 @@ func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
 }
 
 // Resolve returns the digest of the manifest that a tag has now, of at most limit bytes: from the first of its sources that
-// has the tag. Errors are those of Open and Image.Blob.
+// has the tag. Errors are the errors of Open and Image.Blob.
 func (c *Client) Resolve(ctx context.Context, tag name.Tag, limit int64) (v1.Hash, error) {
 	image, err := c.image(ctx, tag.Name(), func(rules *mirror.Rules) ([]mirror.Source, error) { return rules.TagSources(tag) })
 	if err != nil {
@@ -179,7 +179,7 @@ var acceptedTypes = strings.Join([]string{
 }, ", ")
 
 // Manifest returns a manifest or an index of at most limit bytes, verified. The size in d is -1 if unknown. what is the
-// name in errors: "manifest" or "index". Errors are those of Blob.
+// name in errors: "manifest" or "index". Errors are the errors of Blob.
 func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limit int64) ([]byte, error) {
 	var raw []byte
 	err := i.fetch(ctx, resource{name: what, kind: "manifests", descriptor: d, limit: limit}, func(body io.Reader) error {
@@ -205,14 +205,14 @@ func (i *Image) From(source mirror.Source, last bool) *Image {
 }
 
 // ManifestOfTag returns the manifest of a tag in the image's repository, of at most limit bytes, and its media type as the
-// registry states it. They are untrusted, because there is no digest to verify them. Errors are those of Blob.
+// registry states it. They are untrusted, because there is no digest to verify them. Errors are the errors of Blob.
 func (i *Image) ManifestOfTag(ctx context.Context, what, tag string, limit int64) ([]byte, types.MediaType, error) {
 	return i.untrusted(ctx, resource{name: what, kind: "manifests", tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit})
 }
 
 // Referrers returns the index of the manifests that refer to a manifest of the repository, of at most limit bytes: from the
 // registry's API or, if it has none, from the tag that the OCI distribution specification defines for this case. It is
-// untrusted. Errors are those of Blob.
+// untrusted. Errors are the errors of Blob.
 func (i *Image) Referrers(ctx context.Context, manifest string, limit int64) ([]byte, error) {
 	raw, _, err := i.untrusted(ctx, resource{name: "referrers", kind: "referrers", tag: manifest, descriptor: v1.Descriptor{Size: -1}, limit: limit})
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Status != 0 {

@@ -113,7 +113,7 @@ func (j *Journey) count(ctx context.Context) (census, error) {
 	return found, nil
 }
 
-// nothingLost waits until all Machines run, and compares the objects with those of before.
+// nothingLost waits until all Machines run, and compares the objects with the objects before.
 func (j *Journey) nothingLost(ctx context.Context) error {
 	if err := j.machinesRun(ctx); err != nil {
 		return err

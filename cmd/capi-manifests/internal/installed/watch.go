@@ -70,9 +70,6 @@ func (w *watcher) informers() []cache.SharedIndexInformer {
 // start starts an informer for each kind of object.
 func (w *watcher) start(ctx context.Context) error {
 	c := w.cluster
-	if err := c.findNamespace(ctx); err != nil {
-		return err
-	}
 	object, partial := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
 	w.clusterAPIs = cache.NewSharedIndexInformer(selecting(c.objects.Resource(clusterAPIs), onlyCluster), object, 0, nil)
 	w.events = cache.NewSharedIndexInformer(selecting(c.objects.Resource(events).Namespace(metav1.NamespaceDefault), aboutCluster), object, 0, nil)
