@@ -148,9 +148,9 @@ var installerRules = []contract.Rule{{
 	Severity: contract.Error,
 	Only:     contract.FormBundle,
 	Source:   ours("Objects"),
-	Why:      "The installer has permissions only for the usual kinds of providers. The API server rejects its writes of another kind, and the installation never completes.",
-	Fix:      "Remove the object, or let the controller create it. If the administrator of a cluster wants the kind, \"capi-manifests rbac\" generates the role with the permissions.",
-	Check:    eachObject(checkKind),
+	Why:      "The shipped roles give the installer permissions only for the usual kinds of providers. Without permission to install, revert and remove every object, the installer reports ObjectsForbidden and writes nothing.",
+	Fix:      "Remove the object, or let the controller create it. If the administrator of a cluster wants it, \"capi-manifests rbac\" generates the role with the rules that the message names.",
+	Check:    checkPermissions,
 }, {
 	ID:       "installer/size-configmap",
 	Severity: contract.Warning,
@@ -337,15 +337,6 @@ func eachWithSeverity(b *contract.Bundle, severity contract.Severity, check func
 		findings[i].Severity = severity
 	}
 	return findings
-}
-
-func checkKind(o *contract.Object) []contract.Finding {
-	_, allowed := contract.Installable[o.Kind]
-	hasOwnRule := o.Kind == object.Namespace || o.Kind == object.Secret || o.Kind.Group == object.CertManagerGroup
-	if allowed || hasOwnRule || o.Kind.Kind == "" {
-		return nil
-	}
-	return []contract.Finding{o.At("kind").Finding("the installer has no permission to write the kind %s: the shipped roles lack the verbs create, delete, get, list, patch and watch", o.Kind)}
 }
 
 // maxConfigMap is the maximum size of the data of a ConfigMap in bytes.

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -73,6 +75,66 @@ func openShiftBundles(t *testing.T) (all []extractor.Bundle) {
 		all = append(all, extractor.Bundle{Metadata: extractor.Metadata{ProviderName: filepath.Base(filepath.Dir(file))}, Manifests: content})
 	}
 	return all
+}
+
+// Validation of a bundle names the rules that the plan of its release names.
+func TestMissingPermissions_SameAsValidation(t *testing.T) {
+	for name, c := range map[string]struct{ manifests, want string }{
+		"another kind": {
+			manifests: `{apiVersion: batch/v1, kind: CronJob, metadata: {name: backup, namespace: openshift-cluster-api}}`,
+			want:      `cannot create, list, watch resource "cronjobs" in API group "batch" in namespace "openshift-cluster-api"`,
+		},
+		"cluster-scoped kind": {
+			manifests: `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1}`,
+			want:      `cannot delete, get, patch resource "priorityclasses" in API group "scheduling.k8s.io" named "urgent"`,
+		},
+		"policy with parameters of another kind": {
+			manifests: `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: quotas}
+spec:
+  paramKind: {apiVersion: quota.example.com/v1, kind: Limit}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "true"}]
+`,
+			want: `cannot get resource "limits" in API group "quota.example.com"`,
+		},
+		"object of a kind that the bundle defines": {
+			manifests: `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: policies.quota.example.com}
+spec:
+  group: quota.example.com
+  scope: Cluster
+  names: {kind: Limit, plural: policies}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+---
+{apiVersion: quota.example.com/v1, kind: Limit, metadata: {name: small}}
+`,
+			want: `cannot delete, get, patch resource "policies" in API group "quota.example.com" named "small"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := yamldoc.Objects([]byte(c.manifests))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var planned []string
+			for _, rule := range missingFor(t, objects) {
+				planned = append(planned, rule.String())
+			}
+			var validated string
+			bundle := extractor.Bundle{Metadata: extractor.Metadata{ProviderName: "quota"}, Manifests: []byte(c.manifests)}
+			for _, finding := range contract.Check(bundle, rules.All()) {
+				if finding.Rule == "installer/kind-allowed" {
+					validated += finding.Message
+				}
+			}
+			if want := "the installer " + strings.Join(planned, "; "); validated != want || !strings.Contains(want, c.want) {
+				t.Errorf("validation: %q, plan: %q, want %q in both", validated, want, c.want)
+			}
+		})
+	}
 }
 
 // A kind that the shipped roles lack is in the plan, with its rule.
