@@ -173,6 +173,7 @@ require (
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1
 	github.com/sirupsen/logrus v1.10.2
 	github.com/spf13/pflag v1.0.10
+	github.com/ulikunitz/xz v0.5.17
 	github.com/vbauerster/mpb/v8 v8.9.3
 	go.podman.io/image/v5 v5.42.0
 	go.starlark.net v0.0.0-20260908191801-89a6a09411d5

@@ -317,6 +317,10 @@ func TestScan_UnusualButValid(t *testing.T) {
 			[]registry.Layer{{Archive: mustTar(t, registry.File(file("a"), "")), Blob: decoded(t, bzip2Layer)}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
 		},
+		"an xz layer": {
+			[]registry.Layer{{Archive: mustTar(t, registry.File(file("a"), "")), Blob: decoded(t, xzLayer)}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
 		"no layers": {nil, extractor.Files{}},
 		"a sparse file beside a bundle": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Archive: sparse(file("image.raw"), "1099511627776")}},
@@ -345,6 +349,9 @@ func TestScan_UnusualButValid(t *testing.T) {
 
 // bzip2Layer is a layer with the empty file capi-manifests/a.
 const bzip2Layer = "QlpoOTFBWSZTWf0LuHgAAG97gMiAABBAAuUAQABrI14AAAggAFRGomTTEYmGmQSSEyGIAMX20cJAz0IRr9SRmRigQwMd/0gKDCOHBS6axrI2cLawlzoiGYgq5JagAi4LuSKcKEh+hdw8AA=="
+
+// xzLayer is the same layer, compressed by "xz -9".
+const xzLayer = "/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM4Cf/AF1dADGYSmdAGzCglLku9MWvcD/JV+rqSt/wVwdFFInGTsLCUf8jPZziZ0jFzpMWO5Kd1BEO/Idu+3MWqIyr+4i0CN///8BCH44izlcySB1g54ouYJi8oCkJm+VNDMb0AAAAAAAtW1WHoIQRSgABeYBQAAAA5DeTlbHEZ/sCAAAAAARZWg=="
 
 func decoded(t testing.TB, text string) []byte {
 	t.Helper()
@@ -410,7 +417,7 @@ func TestScan_InvalidLayers(t *testing.T) {
 		"garbage after the gzip stream": {registry.Layer{Archive: archive, Blob: append(bytes.Clone(zipped), "garbage after the stream"...)}, "invalid header"},
 		"not an archive":                {registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}, "entry 1 of the archive"},
 		"a negative size":               {registry.Layer{Archive: negative}, "entry 1 of the archive"},
-		"xz":                            {registry.Layer{Archive: archive, Blob: []byte("\xfd7zXZ\x00aaaa")}, "unsupported compression xz"},
+		"truncated xz":                  {registry.Layer{Archive: archive, Blob: []byte("\xfd7zXZ\x00aaaa")}, "unexpected EOF"},
 		"truncated bzip2":               {registry.Layer{Archive: archive, Blob: []byte("BZh91AY&SY")}, "unexpected EOF"},
 		"encrypted":                     {registry.Layer{Archive: archive, MediaType: "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"}, "encrypted"},
 		"no archive":                    {registry.Layer{Archive: []byte(`{"an": "attestation"}`), MediaType: "application/vnd.in-toto+json"}, "entry 1 of the archive"},

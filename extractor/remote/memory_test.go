@@ -95,26 +95,36 @@ func hostile(t testing.TB) map[string]registry.Layer {
 	}
 	member := gzipped(t, repeated(t, 10_000, false, registry.File("etc/x", "")))
 	found := map[string]registry.Layer{
-		"a gzip bomb":                 {Entries: []registry.Entry{zeros}},
-		"a zstd bomb":                 {Entries: []registry.Entry{zeros}, Compression: registry.Zstd},
-		"a zstd window of 2 GiB":      {Archive: []byte("x"), Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}},
-		"a million entries":           {Archive: []byte("x"), Blob: bytes.Repeat(member, 100)},
-		"100,000 entries below":       {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/", ""))},
-		"100,000 whiteouts":           {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/.wh.", ""))},
-		"200,000 symlinks":            {Archive: repeated(t, 200_000, true, registry.Symlink("usr/lib/x", strings.Repeat("y", 90)))},
-		"100,000 empty gzip members":  {Archive: []byte("x"), Blob: append(bytes.Repeat(gzipped(t, nil), 100_000), "no more"...)},
-		"a sparse file of one TiB":    {Archive: sparse("capi-manifests/metadata.json", "1099511627776")},
-		"a name of 900 KiB":           {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n", 900<<10), "")}},
-		"a path of 300,000 parts":     {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n/", 300_000)+"n", "")}},
-		"metadata of aliases":         {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + aliases() + "-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
-		"metadata of brackets":        {Txtar: "-- capi-manifests/metadata.json --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-manifests/manifests.yaml --\na: b\n"},
-		"metadata of yaml's brackets": {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
+		"a gzip bomb":                  {Entries: []registry.Entry{zeros}},
+		"a zstd bomb":                  {Entries: []registry.Entry{zeros}, Compression: registry.Zstd},
+		"a zstd window of 2 GiB":       {Archive: []byte("x"), Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}},
+		"an xz bomb":                   {Archive: []byte("x"), Blob: bytes.Repeat(decoded(t, xzZeros), 128)},
+		"an xz dictionary of 4 GiB":    {Archive: []byte("x"), Blob: decoded(t, xzHuge)},
+		"100,000 xz streams of 64 MiB": {Archive: []byte("x"), Blob: bytes.Repeat(decoded(t, xzEmpty), 100_000)},
+		"a million entries":            {Archive: []byte("x"), Blob: bytes.Repeat(member, 100)},
+		"100,000 entries below":        {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/", ""))},
+		"100,000 whiteouts":            {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/.wh.", ""))},
+		"200,000 symlinks":             {Archive: repeated(t, 200_000, true, registry.Symlink("usr/lib/x", strings.Repeat("y", 90)))},
+		"100,000 empty gzip members":   {Archive: []byte("x"), Blob: append(bytes.Repeat(gzipped(t, nil), 100_000), "no more"...)},
+		"a sparse file of one TiB":     {Archive: sparse("capi-manifests/metadata.json", "1099511627776")},
+		"a name of 900 KiB":            {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n", 900<<10), "")}},
+		"a path of 300,000 parts":      {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n/", 300_000)+"n", "")}},
+		"metadata of aliases":          {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + aliases() + "-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
+		"metadata of brackets":         {Txtar: "-- capi-manifests/metadata.json --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-manifests/manifests.yaml --\na: b\n"},
+		"metadata of yaml's brackets":  {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
 	}
 	for n := range 4 {
 		found[fmt.Sprintf("manifests of 32 MiB, %d", n)] = large(n)
 	}
 	return found
 }
+
+// Streams of xz: 1 MiB of zeros from "xz -9", and two without content whose dictionaries have 4 GiB and 64 MiB.
+const (
+	xzZeros = "/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM7///ANldAABv/f//o7f/Rz5IFXI5YVG4kijmo4YH+e7kHoLTL8U6PAFLsX7JiopNL6MN2X+m44wjEVPgWRjFdYrid/i2lH8MasDedElk4ulcU7IE2PdEDKtfDW1G6eXDdoi3llestk3haR1v+0uIEGxCy4g/XACP0E6vJiiUcR89jyThcJ6nI1/sKMuF0ZWYin4qkfIndfcZwAaYTZj92K/VkA/EJVP49ZE2MQWlsO5vwXBNRwzRkRGqrWAdus6xJxhcWYbpZlJYvul2rFnk5VsFCPnH2q38+1Iq9+SVJQAAAAAAwva6PqJwa2AAAfUBgIBAAHmXf0exxGf7AgAAAAAEWVo="
+	xzHuge  = "/Td6WFoAAAD/EtlBAgAhASgAAADmoBGzAAAAAAABDQBmyyiVBnKeegEAAAAAAFla"
+	xzEmpty = "/Td6WFoAAAD/EtlBAgAhARwAAAAQz1jMAAAAAAABDQBmyyiVBnKeegEAAAAAAFla"
+)
 
 // aliases returns lines of YAML that each expand to ten times the previous one.
 func aliases() string {

@@ -7,11 +7,11 @@ import (
 	"bytes"
 	"compress/bzip2"
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/semaphore"
 )
 
 // readFunc implements io.Reader.
@@ -27,57 +27,66 @@ var magic = []struct {
 	{[]byte{0x1f, 0x8b}, "gzip"},
 	{[]byte{0x28, 0xb5, 0x2f, 0xfd}, "zstd"},
 	{[]byte("BZh"), "bzip2"},
-	{[]byte{0xfd, '7', 'z', 'X', 'Z', 0}, "xz"},
+	{[]byte(xzMagic), "xz"},
 }
 
 // zstdWindow is the maximum window of a zstd stream, and so the memory of its decoder: the window of the common
-// encoders at their highest level. zstdAtOnce is the maximum number of zstd streams that the process reads
-// concurrently.
-const zstdWindow, zstdAtOnce = 32 << 20, 2
+// encoders at their highest level.
+const zstdWindow = 32 << 20
 
-var zstdSlots = make(chan struct{}, zstdAtOnce)
+// decoderMemory is the memory of all decoders of the process: one xz stream or two zstd streams at a time.
+var decoderMemory = semaphore.NewWeighted(xzDictionary)
+
+// acquireMemory waits for the memory of a decoder. The caller must call release.
+func acquireMemory(ctx context.Context, size int64) (release func(), err error) {
+	if err := decoderMemory.Acquire(ctx, size); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() { decoderMemory.Release(size) }, nil
+}
+
+// readCloser is a decoder with the release of its memory. Close must be called once.
+type readCloser struct {
+	io.Reader
+	release func()
+}
+
+// Close implements io.Closer.
+func (r readCloser) Close() error {
+	r.release()
+	return nil
+}
 
 // decompress returns the archive in a layer. Its first bytes identify the compression, as in other unpackers, because
 // media types are sometimes wrong.
 func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(layer, 64<<10)
-	switch name := compression(r); name {
-	case "":
-		return io.NopCloser(r), nil
+	switch compression(r) {
 	case "gzip":
 		return gzip.NewReader(r)
 	case "zstd":
 		return unzstd(ctx, r)
 	case "bzip2":
 		return io.NopCloser(bzip2.NewReader(r)), nil
+	case "xz":
+		return unxz(ctx, r)
 	default:
-		return nil, fmt.Errorf("unsupported compression %s: want gzip, zstd or bzip2", name)
+		return io.NopCloser(r), nil
 	}
 }
 
-// unzstd decompresses a zstd stream, at most zstdAtOnce at a time.
+// unzstd decompresses a zstd stream.
 func unzstd(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
-	select {
-	case zstdSlots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	release, err := acquireMemory(ctx, zstdWindow)
+	if err != nil {
+		return nil, err
 	}
 	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		<-zstdSlots
+		release()
 		return nil, err
 	}
-	return &zstdStream{d}, nil
-}
-
-// zstdStream is a decoder that holds one of zstdSlots.
-type zstdStream struct{ *zstd.Decoder }
-
-// Close must be called once.
-func (z *zstdStream) Close() error {
-	z.Decoder.Close()
-	<-zstdSlots
-	return nil
+	return readCloser{d, func() { d.Close(); release() }}, nil
 }
 
 // skippable are the second to fourth bytes of a skippable zstd frame.

@@ -61,7 +61,7 @@ func TestDecompress_ReturnsErrorOfSource(t *testing.T) {
 	}
 }
 
-func readDecompressed(t *testing.T, from io.Reader) ([]byte, error) {
+func readDecompressed(t testing.TB, from io.Reader) ([]byte, error) {
 	t.Helper()
 	r, err := decompress(t.Context(), from)
 	if err != nil {
