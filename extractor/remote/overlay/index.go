@@ -110,7 +110,7 @@ func (i *Index) Weight() int64 {
 }
 
 // indexVersion changes whenever the same layer gives another index.
-const indexVersion = 3
+const indexVersion = 4
 
 // header is the first line of an encoded index, in JSON; the contents of its
 // files follow. Paths are quoted as in Go: they need not be UTF-8.
