@@ -128,7 +128,7 @@ func TestImageOverrides_AreReportedAndReverted(t *testing.T) {
 		return fmt.Errorf("none of %d events does", len(events.Items))
 	})
 	h.eventually("a metric names the overrides", func() error {
-		metrics, err := get(p.metrics + "/metrics")
+		metrics, err := get(p.Metrics + "/metrics")
 		if err == nil && !strings.Contains(metrics, `capi_installer_image_override_info{image="`+fork+`",name="cluster-api-provider-aws"} 1`) {
 			err = errors.New("no metric does")
 		}
@@ -155,7 +155,7 @@ func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {
 	h.reports("VersionProgressing", "PlatformUnknown")
 	crds, err := fixture.OpenShiftCRDs(t.Context())
 	h.must(err)
-	h.must(fixture.InstallCRDs(t.Context(), h.cluster.Config, crds))
+	h.must(fixture.InstallCRDs(t.Context(), h.Cluster.Config, crds))
 	infrastructure := &configv1.Infrastructure{}
 	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
 	h.configured(infrastructure)

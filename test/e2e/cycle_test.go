@@ -94,9 +94,9 @@ func newCycle(t *testing.T, results *results, workloads []workload, images *regi
 	t.Helper()
 	c := &cycle{harness: newHarness(t), results: results, all: workloads, want: map[string]state{}, sizes: map[string]size{}}
 	c.memory = nil // each run reports it
-	c.registry = images
+	c.Registry = images
 	c.operator = c.versionOperator()
-	c.proxy.Observe(c.observe)
+	c.Proxy.Observe(c.observe)
 	c.watchConditions()
 	c.begin()
 	c.releaseA()
@@ -109,9 +109,9 @@ func newCycle(t *testing.T, results *results, workloads []workload, images *regi
 func (c *cycle) runUndisturbed() {
 	c.Helper()
 	for _, w := range c.all {
-		writes, events := c.proxy.Writes(), c.proxy.Events()
+		writes, events := c.Proxy.Writes(), c.Proxy.Events()
 		c.perform(w, point{disturbance: undisturbed})
-		c.sizes[w.name] = size{max(1, c.proxy.Writes()-writes), since(events, c.proxy.Events())}
+		c.sizes[w.name] = size{max(1, c.Proxy.Writes()-writes), since(events, c.Proxy.Events())}
 	}
 }
 
@@ -129,13 +129,13 @@ func (c *cycle) begin() {
 func (c *cycle) reapply() {
 	c.Helper()
 	c.revision = 1
-	_, err := fixture.Preparation{}.Apply(c.Context(), c.cluster.Config)
+	_, err := fixture.Preparation{}.Apply(c.Context(), c.Cluster.Config)
 	c.must(err)
 }
 
 func (c *cycle) end() {
 	c.Helper()
-	if p := c.process(); p.runs() {
+	if p := c.process(); p.Runs() {
 		p.terminate()
 	}
 }
@@ -187,7 +187,7 @@ func (c *cycle) stop() {
 	c.Helper()
 	c.endSecond()
 	if p := c.process(); p != nil {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -200,8 +200,8 @@ func (c *cycle) perform(w workload, p point) (ended bool) {
 	c.kind = p.kind
 	c.record(run, rules{available: w.stays && !d.interrupts, degraded: !w.degrades && !d.terminal, recreated: !d.user})
 	before, reverted := c.uids(), c.reverted()
-	watchFaults := c.proxy.WatchFaults()
-	happened := func() int { return c.proxy.WatchFaults() - watchFaults }
+	watchFaults := c.Proxy.WatchFaults()
+	happened := func() int { return c.Proxy.WatchFaults() - watchFaults }
 	if d.arm != nil {
 		if counted := d.arm(c, p.number); counted != nil {
 			happened = counted
@@ -214,7 +214,7 @@ func (c *cycle) perform(w workload, p point) (ended bool) {
 		err = c.await(w)
 	}
 	run.Happened = happened()
-	c.proxy.Heal()
+	c.Proxy.Heal()
 	if d.cleanup != nil {
 		d.cleanup(c)
 	}
@@ -376,7 +376,7 @@ func (c *cycle) createdOnce(path string) {
 // watchConditions adds the conditions of ClusterAPI to the timeline until the test ends.
 func (c *cycle) watchConditions() {
 	c.Helper()
-	watching, err := client.NewWithWatch(c.cluster.Config, client.Options{Scheme: c.Scheme()})
+	watching, err := client.NewWithWatch(c.Cluster.Config, client.Options{Scheme: c.Scheme()})
 	c.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	watcher, err := watching.Watch(ctx, &v1alpha1.ClusterAPIList{})
@@ -442,13 +442,13 @@ func (c *cycle) process() *process {
 // crash kills the program, and waits for its end, so that await restarts it.
 func (c *cycle) crash() {
 	c.event("process", "killed")
-	c.process().kill()
+	c.process().Kill()
 }
 
 // ensureRunning starts the program unless it runs.
 func (c *cycle) ensureRunning() {
 	c.Helper()
-	if p := c.process(); p != nil && p.runs() {
+	if p := c.process(); p != nil && p.Runs() {
 		return
 	}
 	c.event("process", "started")
@@ -470,11 +470,11 @@ func (c *cycle) silent(w workload) error {
 		if err := c.await(w); err != nil {
 			return err
 		}
-		before := c.proxy.Writes()
+		before := c.Proxy.Writes()
 		<-turns
 		time.Sleep(silence)
 		turns <- struct{}{}
-		if writes = c.proxy.Writes() - before; writes == 0 {
+		if writes = c.Proxy.Writes() - before; writes == 0 {
 			return nil
 		}
 	}
@@ -487,10 +487,10 @@ func (c *cycle) await(w workload) error {
 	deadline := time.Now().Add(3 * patience)
 	writes, since := -1, time.Now()
 	ended := func() bool { // also notes the time of the last write
-		if now := c.proxy.Writes(); now != writes || c.proxy.Frozen() {
+		if now := c.Proxy.Writes(); now != writes || c.Proxy.Frozen() {
 			writes, since = now, time.Now()
 		}
-		return !c.process().runs()
+		return !c.process().Runs()
 	}
 	for {
 		c.ensureRunning()
@@ -511,11 +511,11 @@ func (c *cycle) await(w workload) error {
 
 // freeze freezes watches until three seconds after the first event that they hold back.
 func (c *cycle) freeze() {
-	before := c.proxy.WatchFaults()
-	c.proxy.Freeze(c.kind)
+	before := c.Proxy.WatchFaults()
+	c.Proxy.Freeze(c.kind)
 	go func() {
-		defer c.proxy.Thaw()
-		for end := time.Now().Add(30 * time.Second); c.proxy.WatchFaults() == before && time.Now().Before(end); {
+		defer c.Proxy.Thaw()
+		for end := time.Now().Add(30 * time.Second); c.Proxy.WatchFaults() == before && time.Now().Before(end); {
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
@@ -526,7 +526,7 @@ func (c *cycle) freeze() {
 func (c *cycle) recordLists() {
 	c.Helper()
 	c.ensureRunning()
-	c.eventually("the lists are recorded", func() error { return c.proxy.RecordLists(context.Background()) })
+	c.eventually("the lists are recorded", func() error { return c.Proxy.RecordLists(context.Background()) })
 }
 
 // uids returns the UIDs of the installed objects.

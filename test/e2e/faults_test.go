@@ -116,16 +116,16 @@ func disturbances() []disturbance {
 			return nil
 		}},
 		{name: "watches cut and expired", watches: true, arm: func(c *cycle, _ int) func() int {
-			c.proxy.CutWatches(c.kind)
-			gone := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Every: 3, Times: 60, Status: http.StatusGone})
-			cut := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Times: 120, Cut: 300 * time.Millisecond})
+			c.Proxy.CutWatches(c.kind)
+			gone := c.Proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Every: 3, Times: 60, Status: http.StatusGone})
+			cut := c.Proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Times: 120, Cut: 300 * time.Millisecond})
 			return func() int { return gone() + cut() }
 		}},
 		{name: "restart with stale lists", watches: true, arm: func(c *cycle, _ int) func() int {
 			c.recordLists()
 			return nil
 		}, after: func(c *cycle) {
-			c.proxy.ServeStaleLists(c.kind)
+			c.Proxy.ServeStaleLists(c.kind)
 			c.freeze()
 			c.crash()
 		}},
@@ -133,7 +133,7 @@ func disturbances() []disturbance {
 			c.recordLists()
 			return nil
 		}, after: func(c *cycle) {
-			c.proxy.ServeStaleStreams(c.kind)
+			c.Proxy.ServeStaleStreams(c.kind)
 			c.freeze()
 			c.crash()
 		}},
@@ -144,13 +144,13 @@ func disturbances() []disturbance {
 			}
 			var downs atomic.Int64
 			time.AfterFunc(500*time.Millisecond, func() {
-				if c.proxy.Down() == nil {
+				if c.Proxy.Down() == nil {
 					downs.Add(1)
 				}
 				<-turns
 				time.AfterFunc(down, func() {
 					turns <- struct{}{}
-					_ = c.proxy.Up()
+					_ = c.Proxy.Up()
 				})
 			})
 			return func() int { return int(downs.Load()) }
@@ -163,7 +163,7 @@ func disturbances() []disturbance {
 func machineFaults() []disturbance {
 	return []disturbance{
 		{name: "etcd out of space", arm: func(c *cycle, _ int) func() int {
-			return c.proxy.Fail(faults.Fault{
+			return c.Proxy.Fail(faults.Fault{
 				Verbs: []string{faults.Create, faults.Update, faults.Patch}, SkipDryRuns: true, Times: 8,
 				Status: http.StatusInternalServerError, Message: "etcdserver: mvcc: database space exceeded",
 			})
@@ -190,21 +190,21 @@ func eventFaults() []disturbance {
 			if few := c.sizes[c.workload()].eventCount() / 2; armed.Every > few { // a workload can have six events
 				armed.Every = few
 			}
-			c.proxy.FailEvents(armed)
+			c.Proxy.FailEvents(armed)
 			return nil
 		}}
 	}
 	return []disturbance{
 		{name: "bookmarks lost", watches: true, arm: func(c *cycle, _ int) func() int {
-			c.proxy.FailEvents(faults.EventFault{Effect: faults.DropBookmarks, Path: c.kind})
-			c.proxy.CutWatches(c.kind) // without bookmarks, a watch resumes from a version that is gone
+			c.Proxy.FailEvents(faults.EventFault{Effect: faults.DropBookmarks, Path: c.kind})
+			c.Proxy.CutWatches(c.kind) // without bookmarks, a watch resumes from a version that is gone
 			return nil
 		}},
 		of("events delayed", faults.EventFault{Effect: faults.DelayEvent, Every: 7, Times: 20}),
 		of("events lost", faults.EventFault{Effect: faults.DropEvent, Every: 5, Times: 20}),
 		of("events repeated", faults.EventFault{Effect: faults.RepeatEvent}),
 		{name: "one event lost", everyEvent: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.FailEvents(faults.EventFault{Effect: faults.DropEvent, Every: n, Times: 1})
+			return c.Proxy.FailEvents(faults.EventFault{Effect: faults.DropEvent, Every: n, Times: 1})
 		}},
 	}
 }
@@ -250,7 +250,7 @@ func processFaults() []disturbance {
 			c.elect()
 			c.ensureRunning()
 			return c.failWrite(n, faults.Fault{Delay: 6 * time.Second, Do: func() {
-				c.proxy.Fail(faults.Fault{Path: "/leases", Times: 10, Status: http.StatusInternalServerError})
+				c.Proxy.Fail(faults.Fault{Path: "/leases", Times: 10, Status: http.StatusInternalServerError})
 			}})
 		}, cleanup: (*cycle).endElection},
 	}
@@ -261,7 +261,7 @@ func once() int { return 1 }
 // failWrite injects a fault into the nth write.
 func (c *cycle) failWrite(n int, fault faults.Fault) (happened func() int) {
 	fault.Verbs, fault.SkipDryRuns, fault.Every, fault.Times = faults.Writes, true, n, 1
-	return c.proxy.Fail(fault)
+	return c.Proxy.Fail(fault)
 }
 
 // apiFaults fail the first attempt of each write, or the first read of each path.
@@ -292,10 +292,10 @@ func apiFaults() (all []disturbance) {
 		{"reset of reads", []string{faults.Get}, faults.Fault{Reset: true}, false},
 	} {
 		f.fault.Verbs, f.fault.EachOnce, f.fault.EachFirst = f.verbs, f.verbs[0] == faults.Get, f.verbs[0] != faults.Get
-		all = append(all, disturbance{name: f.name, terminal: f.terminal, arm: func(c *cycle, _ int) func() int { return c.proxy.Fail(f.fault) }})
+		all = append(all, disturbance{name: f.name, terminal: f.terminal, arm: func(c *cycle, _ int) func() int { return c.Proxy.Fail(f.fault) }})
 	}
 	return append(all, disturbance{name: "kinds not found", arm: func(c *cycle, _ int) func() int {
-		happened := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Path: "/apis/*/*", EachOnce: true, Status: http.StatusNotFound})
+		happened := c.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Path: "/apis/*/*", EachOnce: true, Status: http.StatusNotFound})
 		c.crash() // a running process has cached the kinds
 		return happened
 	}})

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,13 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/install"
 	"github.com/capi-installer/capi-installer/test/controlplane"
-	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/fixture"
-	"github.com/capi-installer/capi-installer/test/registry"
+	"github.com/capi-installer/capi-installer/test/installation"
 )
 
 func TestMain(m *testing.M) {
@@ -53,17 +49,12 @@ const patience = 2 * time.Minute
 // harness is a cluster with the installer's manifests, a proxy in front of its API server, a registry and a release.
 type harness struct {
 	*testing.T
-	client.Client // an administrator's, without the proxy
+	client.Client // Admin of the bed
+	*installation.Bed
 
-	cluster    *controlplane.Cluster
-	proxy      *faults.Proxy
-	registry   *registry.Registry
-	kubeconfig string // of the installer's service account, through the proxy
-	images     string // the path of images.json
-	cache      string
-	vanilla    bool     // the cluster has no OpenShift APIs
-	arguments  []string // of every process
-	memory     []string // environment variables for the memory of every process; nil bounds it as in a cluster
+	vanilla   bool     // the cluster has no OpenShift APIs
+	arguments []string // of every process
+	memory    []string // environment variables for the memory of every process; nil bounds it as in a cluster
 
 	leased *testing.T // uninstalls everything at its end; nil if the cluster is not used again
 	last   *process   // that leased has started; nil if it has started none
@@ -102,13 +93,12 @@ var unbounded = []string{"GOGC=400", "GOMEMLIMIT=off"}
 // connect returns a harness for an existing cluster.
 func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 	t.Helper()
-	dir := t.TempDir()
-	h := &harness{T: t, cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig"), images: filepath.Join(dir, "images.json"), cache: filepath.Join(dir, "cache"), memory: unbounded}
-	scheme, err := install.Scheme()
-	h.must(err)
-	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
-	h.must(err)
-	h.registry = registry.New(t, registry.Options{})
+	bed, err := installation.New(cluster, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{T: t, Client: bed.Admin, Bed: bed, memory: unbounded}
+	h.Cleanup(func() { h.must(bed.Close()) })
 	return h
 }
 
@@ -116,16 +106,7 @@ func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 // the installer and the API server.
 func (h *harness) prepare() {
 	h.Helper()
-	_, err := fixture.Preparation{WithoutOpenShift: h.vanilla}.Apply(h.Context(), h.cluster.Config)
-	h.must(err)
-	config, err := fixture.InstallerConfig(h.Context(), h.cluster)
-	h.must(err)
-	h.proxy, err = faults.Start(config)
-	h.must(err)
-	h.Cleanup(func() { h.proxy.Close() })
-	kubeconfig, err := h.proxy.Kubeconfig()
-	h.must(err)
-	h.must(os.WriteFile(h.kubeconfig, kubeconfig, 0o600))
+	h.must(h.Prepare(h.Context(), fixture.Preparation{WithoutOpenShift: h.vanilla}))
 }
 
 // start starts capi-installer of a release.
@@ -138,8 +119,7 @@ func (h *harness) start(release string, arguments ...string) *process {
 // the end of the test, the last one after it has uninstalled everything.
 func (h *harness) startWatched(release string, watch func(*process, line), arguments ...string) *process {
 	h.Helper()
-	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release, "--signature-policy="}
-	p := launch(h.T, h.memory, watch, slices.Concat(own, h.arguments, arguments)...)
+	p := launch(h.T, h.memory, watch, slices.Concat(h.Arguments(release), h.arguments, arguments)...)
 	if h.T != h.leased {
 		h.Cleanup(p.end)
 		return p
@@ -161,22 +141,22 @@ func (h *harness) endLast() {
 // uninstall deletes the ClusterAPI object and waits until the last process, or a new one, has removed all objects, so
 // that the next test that leases the cluster finds it in its original state.
 func (h *harness) uninstall() {
-	h.proxy.Heal()
-	h.must(h.proxy.Up())
+	h.Proxy.Heal()
+	h.must(h.Proxy.Up())
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(client.IgnoreNotFound(h.Delete(context.Background(), cluster)))
-	if _, err := os.Stat(h.images); err != nil {
-		h.must(os.WriteFile(h.images, []byte("{}"), 0o600))
+	if _, err := os.Stat(h.Images); err != nil {
+		h.must(h.WriteImagesJSON("{}"))
 	}
 	p := h.last
-	if p == nil || !p.runs() {
+	if p == nil || !p.Runs() {
 		p = h.start("0.0.0")
-		h.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
+		h.eventually("the program is ready", func() error { return answers(p.Health + "/readyz") })
 	}
 	h.within(10*patience, "everything is uninstalled", func() error {
-		if !p.runs() {
-			h.Fatalf("capi-installer ended during the uninstallation: %v", p.err)
+		if !p.Runs() {
+			h.Fatalf("capi-installer ended during the uninstallation: %v", p.Err)
 		}
 		if originalBoxcutter() && len(h.revisions()) == 0 {
 			h.removeUnknown()
@@ -232,17 +212,9 @@ func (h *harness) release(providers ...fixture.Synthetic) {
 // releaseBundles pushes images of bundles and writes them to images.json.
 func (h *harness) releaseBundles(bundles ...extractor.Bundle) {
 	h.Helper()
-	images := map[string]string{}
-	for _, bundle := range bundles {
-		image, err := pack.Pack(nil, bundle)
-		h.must(err)
-		name := bundle.Metadata.ProviderName
-		images[name] = h.registry.MustPush(h.T, "test/"+name, image)
-	}
-	content, err := json.Marshal(images)
+	images, err := h.Push(bundles...)
 	h.must(err)
-	h.must(os.WriteFile(h.images+".new", content, 0o600))
-	h.must(os.Rename(h.images+".new", h.images))
+	h.must(h.WriteImages(images))
 }
 
 // core and aws are the required providers of a cluster on AWS, in a version.
@@ -291,10 +263,10 @@ func (h *harness) within(limit time.Duration, what string, check func() error) {
 
 // writes returns the number of writes of the installer; 0 before it can write.
 func (h *harness) writes() int {
-	if h.proxy == nil {
+	if h.Proxy == nil {
 		return 0
 	}
-	return h.proxy.Writes()
+	return h.Proxy.Writes()
 }
 
 // clusterAPI reads the ClusterAPI object.

@@ -36,7 +36,7 @@ func (h *harness) push(provider fixture.Synthetic) string {
 	h.Helper()
 	image, err := pack.Pack(nil, provider.Bundle())
 	h.must(err)
-	return h.registry.MustPush(h.T, "test/"+provider.Name, image)
+	return h.Registry.MustPush(h.T, "test/"+provider.Name, image)
 }
 
 // imagesOf returns the images of providers, by their keys in images.json.
@@ -59,8 +59,8 @@ func (h *harness) writeImages(images map[string]string) {
 
 func (h *harness) write(content string) {
 	h.Helper()
-	h.must(os.WriteFile(h.images+".new", []byte(content), 0o600))
-	h.must(os.Rename(h.images+".new", h.images))
+	h.must(os.WriteFile(h.Images+".new", []byte(content), 0o600))
+	h.must(os.Rename(h.Images+".new", h.Images))
 }
 
 // events returns the type and the message of each event with a reason.
@@ -149,7 +149,7 @@ func (h *harness) emptyImage() string {
 	h.Helper()
 	image, err := random.Image(1024, 2)
 	h.must(err)
-	return h.registry.MustPush(h.T, "test/empty", image)
+	return h.Registry.MustPush(h.T, "test/empty", image)
 }
 
 // withDigest returns a reference with another digest.
@@ -244,7 +244,7 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 			h.platform(configv1.AWSPlatformType)
 			h.must(h.override())
 			h.writeImages(good) // before its release is corrected, or the invalid input counts for a moment
-			if err := os.Remove(filepath.Join(filepath.Dir(h.images), "release-version")); !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(filepath.Join(filepath.Dir(h.Images), "release-version")); !errors.Is(err, fs.ErrNotExist) {
 				h.must(err)
 			}
 			h.settled("4.22.0-1")
@@ -258,7 +258,7 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 // writeRelease writes the release version of images.json.
 func (h *harness) writeRelease(release string) {
 	h.Helper()
-	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.images), "release-version"), []byte(release+"\n"), 0o600))
+	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.Images), "release-version"), []byte(release+"\n"), 0o600))
 }
 
 // platform writes the platform of the Infrastructure object; empty removes it.
@@ -295,7 +295,7 @@ func TestInputs_UnreadableImageOfAnotherPlatform(t *testing.T) {
 	images["empty"] = h.emptyImage()
 	h.writeImages(images)
 	h.start("4.22.0").settle("4.22.0-1", h).terminate()
-	h.must(os.RemoveAll(h.cache)) // the next pod runs on another node
+	h.must(os.RemoveAll(h.Cache)) // the next pod runs on another node
 	for _, key := range []string{"cluster-api-provider-azure", "empty"} {
 		_, digest, _ := strings.Cut(images[key], "@")
 		images[key] = "127.0.0.1:1/mirror/without/it@" + digest
@@ -326,7 +326,7 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	before := h.fingerprints()
 	next := h.imagesOf(core("v2.0.0"), aws("v2.0.0"))
 	h.writeImages(next)
-	h.proxy.Fail(faults.Fault{Verbs: []string{faults.Update}, Path: "/clusterapis/cluster/status", Status: http.StatusServiceUnavailable})
+	h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Update}, Path: "/clusterapis/cluster/status", Status: http.StatusServiceUnavailable})
 	killed := h.start("4.22.1")
 	h.eventually("the version is stored, and not in the status", func() error {
 		if !killed.logged("Stored version") {
@@ -334,8 +334,8 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 		}
 		return nil
 	})
-	killed.kill()
-	h.proxy.Heal()
+	killed.Kill()
+	h.Proxy.Heal()
 	h.write("{}") // the mounted file is outdated
 	h.start("4.22.1")
 	h.reports("VersionDegraded", "ComponentMissing", "core", "infrastructure")
@@ -366,13 +366,13 @@ func TestPlatformNone_IsUnsupported(t *testing.T) {
 func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	first, err := os.ReadFile(h.images)
+	first, err := os.ReadFile(h.Images)
 	h.must(err)
 	mount := filepath.Join(t.TempDir(), "mount")
-	h.images = filepath.Join(mount, "images.json")
+	h.Images = filepath.Join(mount, "images.json")
 	h.must(os.MkdirAll(mount, 0o755))
 	swap(h, mount, "1", "4.22.0", string(first))
-	h.must(os.Symlink("..data/images.json", h.images))
+	h.must(os.Symlink("..data/images.json", h.Images))
 	h.must(os.Symlink("..data/release-version", filepath.Join(mount, "release-version")))
 	h.start("4.22.0").settle("4.22.0-1", h)
 	second, err := json.Marshal(h.imagesOf(core("v2.0.0"), aws("v2.0.0")))
@@ -383,7 +383,7 @@ func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	h.reports("VersionDegraded", "ReleaseMismatch", "4.23.0")
 	swap(h, mount, "4", "4.22.0", string(second))
 	h.settled("4.22.0-2")
-	h.images = filepath.Join(t.TempDir(), "images.json")
+	h.Images = filepath.Join(t.TempDir(), "images.json")
 }
 
 // swap changes a mounted ConfigMap as the kubelet does: it creates a new directory and a symlink that is renamed over
@@ -407,7 +407,7 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.start("4.22.0").settle("4.22.0-1", h)
 	h.quiet()
-	writes, events := h.proxy.Writes(), h.runs(p)
+	writes, events := h.Proxy.Writes(), h.runs(p)
 	for i := 0; h.runs(p)-events < 100; i++ {
 		seen := h.runs(p)
 		cluster, err := h.clusterAPI()
@@ -417,7 +417,7 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 		h.must(h.Patch(t.Context(), cluster, client.MergeFrom(before)))
 		h.ran(p, seen)
 	}
-	if written := h.proxy.Writes() - writes; written != 0 {
+	if written := h.Proxy.Writes() - writes; written != 0 {
 		t.Errorf("%d writes in %d runs, want none", written, h.runs(p)-events)
 	}
 }
@@ -425,7 +425,7 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 // runs returns the number of reconciles of the version controller.
 func (h *harness) runs(p *process) int {
 	h.Helper()
-	body, err := get(p.metrics + "/metrics")
+	body, err := get(p.Metrics + "/metrics")
 	h.must(err)
 	return counted(h, body, `controller_runtime_reconcile_total{controller="version",`)
 }

@@ -35,7 +35,7 @@ func newKubernetes(t *testing.T) *kubernetes {
 	t.Helper()
 	t.Parallel()
 	k := &kubernetes{harness: connect(t, controlplane.Fresh(t)), folder: t.TempDir()}
-	k.images = filepath.Join(k.folder, "images.json")
+	k.Images = filepath.Join(k.folder, "images.json")
 	here, err := os.Getwd()
 	k.must(err)
 	base, err := filepath.Rel(k.folder, filepath.Join(here, "../../deploy/kubernetes"))
@@ -73,7 +73,7 @@ func (k *kubernetes) setRelease(before, after string) {
 // kubectl runs kubectl and returns its output.
 func (k *kubernetes) kubectl(arguments ...string) string {
 	k.Helper()
-	output, err := k.cluster.Kubectl(k.Context(), arguments...)
+	output, err := k.Cluster.Kubectl(k.Context(), arguments...)
 	k.must(err)
 	return string(output)
 }
@@ -98,9 +98,9 @@ func (k *kubernetes) run(more ...string) *process {
 	arguments := slices.Clone(container.Args)
 	for i, argument := range arguments {
 		argument = strings.Replace(argument, "/etc/capi-installer/", mounted+"/", 1)
-		arguments[i] = strings.Replace(argument, "/var/cache/capi-installer", k.cache, 1)
+		arguments[i] = strings.Replace(argument, "/var/cache/capi-installer", k.Cache, 1)
 	}
-	kubeconfig, err := k.cluster.ServiceAccount(k.Context(), v1alpha1.KubernetesNamespaces.Operator, deployment.Spec.Template.Spec.ServiceAccountName)
+	kubeconfig, err := k.Cluster.ServiceAccount(k.Context(), v1alpha1.KubernetesNamespaces.Operator, deployment.Spec.Template.Spec.ServiceAccountName)
 	k.must(err)
 	p := launch(k.T, environment, nil, append(append(arguments, "--kubeconfig="+kubeconfig), more...)...)
 	k.Cleanup(p.end)
@@ -141,7 +141,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	}
 	p.terminate()
 	p = k.run()
-	k.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
+	k.eventually("the program is ready", func() error { return answers(p.Health + "/readyz") })
 	k.eventually("the program has its lease", func() error {
 		if !p.logged("Starting workers") {
 			return fmt.Errorf("no controller started")
@@ -196,7 +196,7 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 	roles := filepath.Join(k.folder, "roles.yaml")
 	program := filepath.Join(t.TempDir(), "capi-manifests") // a process of its own, because the profile sets its namespaces
 	k.must(fixture.Build(t.Context(), program, "../..", "./cmd/capi-manifests"))
-	rules, err := exec.CommandContext(t.Context(), program, "rbac", "--images-json", k.images, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker").Output()
+	rules, err := exec.CommandContext(t.Context(), program, "rbac", "--images-json", k.Images, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker").Output()
 	k.must(err)
 	k.must(os.WriteFile(roles, rules, 0o600))
 	k.kubectl("apply", "-f", roles)
@@ -230,7 +230,7 @@ func (k *kubernetes) commands(phrase string) (commands [][]string) {
 func TestWorkstation_ImpersonatesTheServiceAccount(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
-	h.start("4.22.0", "--kubeconfig="+h.cluster.Kubeconfig, "--as=system:serviceaccount:"+v1alpha1.OperatorNamespace+":"+v1alpha1.ServiceAccountName)
+	h.start("4.22.0", "--kubeconfig="+h.Cluster.Kubeconfig, "--as=system:serviceaccount:"+v1alpha1.OperatorNamespace+":"+v1alpha1.ServiceAccountName)
 	h.settled("4.22.0-1")
 	settings := &corev1.ConfigMap{}
 	h.must(h.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "settings"}, settings))

@@ -18,7 +18,7 @@ var election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "-
 // signal sends a signal to a process that runs.
 func (p *process) signal(signal syscall.Signal) {
 	p.t.Helper()
-	if err := p.command.Process.Signal(signal); err != nil {
+	if err := p.Signal(signal); err != nil {
 		p.t.Errorf("sending %s to capi-installer: %v", signal, err)
 	}
 }
@@ -39,7 +39,7 @@ func pausedLeader(t *testing.T, nth int) {
 	h.settled("4.22.0-1")
 	h.release(core("v2.0.0", configMap("only-b")), aws("v2.0.0"))
 	h.settled("4.22.0-2")
-	paused := h.proxy.Fail(faults.Fault{
+	paused := h.Proxy.Fail(faults.Fault{
 		Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1, Do: func() { first.signal(syscall.SIGSTOP) },
 	})
 	a()
@@ -54,7 +54,7 @@ func pausedLeader(t *testing.T, nth int) {
 	before := h.content()
 	first.signal(syscall.SIGCONT)
 	h.eventually("the first process has ended", func() error {
-		if first.runs() {
+		if first.Runs() {
 			return fmt.Errorf("it runs")
 		}
 		return nil

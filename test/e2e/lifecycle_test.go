@@ -43,12 +43,12 @@ func (h *harness) realRelease(providers []fixture.Provider, further string) {
 		h.must(err)
 		image, err := pack.Pack(nil, bundle)
 		h.must(err)
-		images[provider.Name] = h.registry.MustPush(h.T, "test/"+provider.Name, image)
+		images[provider.Name] = h.Registry.MustPush(h.T, "test/"+provider.Name, image)
 	}
 	content, err := json.Marshal(images)
 	h.must(err)
-	h.must(os.WriteFile(h.images+".new", content, 0o600))
-	h.must(os.Rename(h.images+".new", h.images))
+	h.must(os.WriteFile(h.Images+".new", content, 0o600))
+	h.must(os.Rename(h.Images+".new", h.Images))
 }
 
 // overlay returns the kustomize directory of a provider; that of the AWS provider has additional objects.

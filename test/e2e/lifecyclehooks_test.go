@@ -198,7 +198,7 @@ func (h *hooked) override(provider fixture.Synthetic) {
 	h.Helper()
 	image, err := pack.Pack(nil, provider.Bundle())
 	h.must(err)
-	reference := h.registry.MustPush(h.T, "test/"+provider.Name, image)
+	reference := h.Registry.MustPush(h.T, "test/"+provider.Name, image)
 	h.kubectl("patch", "clusterapi", "cluster", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"imageOverrides":[{"name":%q,"image":%q}]}}`, provider.Name, reference))
 }
 
@@ -319,7 +319,7 @@ func (h *hooked) call(hook, handler string) (string, *x509.Certificate, error) {
 func (h *hooked) createCluster() {
 	h.Helper()
 	h.eventually("the Cluster is created", func() error { // its CRDs are not served at once
-		_, err := h.cluster.Kubectl(h.Context(), "apply", "-f", "testdata/topology.yaml")
+		_, err := h.Cluster.Kubectl(h.Context(), "apply", "-f", "testdata/topology.yaml")
 		return err
 	})
 }
@@ -465,7 +465,7 @@ func (h *hooked) signedBy(authority servingcert.Authority) error {
 // and its CRD was not retained.
 func (h *hooked) uninstallInOrder() {
 	h.Helper()
-	watching, err := client.NewWithWatch(h.cluster.Config, client.Options{Scheme: h.Scheme()})
+	watching, err := client.NewWithWatch(h.Cluster.Config, client.Options{Scheme: h.Scheme()})
 	h.must(err)
 	config, err := h.extensionConfig()
 	h.must(err)
@@ -541,7 +541,7 @@ func (h *hooked) startCore() *coreProgram {
 	proxy := httptest.NewServer(http.HandlerFunc(h.tunnel))
 	h.Cleanup(proxy.Close)
 	command := exec.CommandContext(context.Background(), program, "--webhook-port="+port, "--webhook-cert-dir="+dir, "--health-addr="+freeAddress(h.T),
-		"--diagnostics-address="+freeAddress(h.T), "--feature-gates=RuntimeSDK=true,ClusterTopology=true", "--kubeconfig="+h.cluster.Kubeconfig)
+		"--diagnostics-address="+freeAddress(h.T), "--feature-gates=RuntimeSDK=true,ClusterTopology=true", "--kubeconfig="+h.Cluster.Kubeconfig)
 	command.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
 	command.SysProcAttr = fixture.EndWithParent()
 	var log bytes.Buffer
@@ -562,7 +562,7 @@ func (h *hooked) startCore() *coreProgram {
 			h.Logf("the end of the log of the core provider:\n%s", text[max(0, len(text)-20000):])
 		}
 	})
-	h.cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, webhooks)
+	h.Cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, webhooks)
 	return &coreProgram{stop}
 }
 

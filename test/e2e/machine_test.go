@@ -15,14 +15,14 @@ import (
 // or broken disk.
 func (c *cycle) blockCache() {
 	c.Helper()
-	c.must(os.Rename(c.cache, c.cache+".unblocked"))
-	c.must(os.WriteFile(c.cache, nil, 0o600))
+	c.must(os.Rename(c.Cache, c.Cache+".unblocked"))
+	c.must(os.WriteFile(c.Cache, nil, 0o600))
 }
 
 func (c *cycle) unblockCache() {
 	c.Helper()
-	c.must(os.Remove(c.cache))
-	c.must(os.Rename(c.cache+".unblocked", c.cache))
+	c.must(os.Remove(c.Cache))
+	c.must(os.Rename(c.Cache+".unblocked", c.Cache))
 }
 
 // moveTimes moves the times in both status objects, the only times that the installer compares with its clock: the

@@ -57,7 +57,7 @@ func TestMetrics_MatchDocumentation(t *testing.T) {
 	served := ""
 	for _, line := range want {
 		h.eventually("/metrics contains "+line, func() error {
-			served, err = get(p.metrics + "/metrics")
+			served, err = get(p.Metrics + "/metrics")
 			if err == nil && !strings.Contains(served, "\n"+line+"\n") {
 				err = errors.New("the line is missing")
 			}

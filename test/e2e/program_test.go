@@ -35,7 +35,7 @@ func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 	h.settled("4.22.0-1")
 	leader := h.leader()
 	second := h.start("4.22.0", lease...)
-	h.eventually("the second replica is ready", func() error { return answers(second.health + "/readyz") })
+	h.eventually("the second replica is ready", func() error { return answers(second.Health + "/readyz") })
 	if now := h.leader(); now != leader || leader == "" {
 		t.Errorf("holder of the lease: first %q, now %q", leader, now)
 	}
@@ -75,9 +75,9 @@ func TestProgram_ServesHealthAndMetrics(t *testing.T) {
 	p := h.start("4.22.0")
 	h.settled("4.22.0-1")
 	for _, path := range []string{"/healthz", "/readyz"} {
-		h.must(answers(p.health + path))
+		h.must(answers(p.Health + path))
 	}
-	metrics, err := get(p.metrics + "/metrics")
+	metrics, err := get(p.Metrics + "/metrics")
 	h.must(err)
 	for _, name := range []string{"capi_installer_registry_requests_total{", "rest_client_requests_total{", "controller_runtime_reconcile_total{"} {
 		if !strings.Contains(metrics, "\n"+name) {

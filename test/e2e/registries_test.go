@@ -57,7 +57,7 @@ func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 		mirror.MustPush(t, "mirrored/"+provider.Name, image)
 	}
 	mirror.Reset()
-	h.must(h.registry.Close())
+	h.must(h.Registry.Close())
 	h.start("4.22.0")
 	h.unreadable("connection refused")
 
@@ -70,7 +70,7 @@ func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 	set := &configv1.ImageDigestMirrorSet{}
 	set.Name = "release"
 	set.Spec.ImageDigestMirrors = []configv1.ImageDigestMirrors{{
-		Source: h.registry.Host() + "/test", Mirrors: []configv1.ImageMirror{configv1.ImageMirror(mirror.Host() + "/mirrored")}, MirrorSourcePolicy: configv1.NeverContactSource,
+		Source: h.Registry.Host() + "/test", Mirrors: []configv1.ImageMirror{configv1.ImageMirror(mirror.Host() + "/mirrored")}, MirrorSourcePolicy: configv1.NeverContactSource,
 	}}
 	h.during(set)
 	h.settled("4.22.0-1")
@@ -80,7 +80,7 @@ func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	for _, component := range cluster.Status.Versions[0].Components {
-		if component.Image != "" && !strings.HasPrefix(string(component.Image), h.registry.Host()+"/") {
+		if component.Image != "" && !strings.HasPrefix(string(component.Image), h.Registry.Host()+"/") {
 			t.Errorf("component %s has the reference %s of its mirror", component.Name, component.Image)
 		}
 	}
@@ -98,14 +98,14 @@ func pullSecretOf(host, user, password string) map[string][]byte {
 
 func TestPullSecret_Rotation(t *testing.T) {
 	h := newHarness(t)
-	h.registry = registry.New(t, registry.Options{Username: "robot", Password: "n3w-s3cr3t"})
+	h.Registry = registry.New(t, registry.Options{Username: "robot", Password: "n3w-s3cr3t"})
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: pullSecretOf(h.registry.Host(), "robot", "0ld-s3cr3t")}
+	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: pullSecretOf(h.Registry.Host(), "robot", "0ld-s3cr3t")}
 	secret.Namespace, secret.Name = "openshift-config", "pull-secret"
 	h.during(secret)
 	p := h.start("4.22.0")
 	h.unreadable("check the credentials of")
-	secret.Data = pullSecretOf(h.registry.Host()+"/test", "robot", "n3w-s3cr3t")
+	secret.Data = pullSecretOf(h.Registry.Host()+"/test", "robot", "n3w-s3cr3t")
 	h.must(h.Update(t.Context(), secret))
 	h.settled("4.22.0-1")
 	h.quiet()
@@ -113,7 +113,7 @@ func TestPullSecret_Rotation(t *testing.T) {
 	secret.Labels = map[string]string{"touched": "true"}
 	h.must(h.Update(t.Context(), secret))
 	h.ran(p, before)
-	for _, text := range []string{h.conditions(), p.log()} {
+	for _, text := range []string{h.conditions(), p.Log()} {
 		if strings.Contains(text, "s3cr3t") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("robot:"))[:7]) {
 			t.Error("the output contains a password")
 		}

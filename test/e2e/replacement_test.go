@@ -73,7 +73,7 @@ func (h *harness) shell(commands ...string) string {
 	dir := h.TempDir()
 	h.must(os.Symlink(controlplane.Binary(h.T), filepath.Join(dir, "kubectl")))
 	command := exec.CommandContext(h.Context(), "sh", "-e", "-c", strings.Join(commands, "\n"))
-	command.Env = append(os.Environ(), "KUBECONFIG="+h.cluster.Kubeconfig, "KUBECACHEDIR="+filepath.Join(dir, "cache"), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+h.Cluster.Kubeconfig, "KUBECACHEDIR="+filepath.Join(dir, "cache"), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
 	if err != nil {
 		h.Fatalf("%s: %v: %s", strings.Join(commands, "; "), err, output)
@@ -102,7 +102,7 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	}
 
 	p.terminate()
-	_, err := fixture.Preparation{WithDeployment: true}.Apply(h.Context(), h.cluster.Config)
+	_, err := fixture.Preparation{WithDeployment: true}.Apply(h.Context(), h.Cluster.Config)
 	h.must(err)
 	installed := h.installed()
 	h.shell(documented(t, "docs/openshift.md", "\n### The way back\n")...)

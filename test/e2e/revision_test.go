@@ -215,7 +215,7 @@ func TestRevisionConfigMaps_AreRepaired(t *testing.T) {
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "4.22.0-1"}}
 		return h.Delete(t.Context(), configMap, client.DryRunAll)
 	})
-	h.registry.Close() // only the content of the ConfigMaps is needed
+	h.Registry.Close() // only the content of the ConfigMaps is needed
 	for _, test := range broken {
 		if !t.Run(test.name, func(t *testing.T) {
 			defer h.on(t)()

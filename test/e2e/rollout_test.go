@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"net/http"
 	"slices"
 	"sync"
@@ -31,7 +32,7 @@ func TestRollout_FailedWrites(t *testing.T) {
 		{Reset: true},
 	} {
 		fault.Verbs, fault.Every, fault.Times = faults.Writes, []int{11, 7, 13, 5, 8}[i], 3
-		happened = append(happened, h.proxy.Fail(fault))
+		happened = append(happened, h.Proxy.Fail(fault))
 	}
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
@@ -76,10 +77,10 @@ func (h *harness) installedOnce(want []string) {
 // quiet fails the test unless writes stop.
 func (h *harness) quiet() {
 	h.Helper()
-	before := h.proxy.Writes()
+	before := h.Proxy.Writes()
 	h.eventually("there are no writes for 2 s", func() error {
 		time.Sleep(2 * time.Second)
-		now := h.proxy.Writes()
+		now := h.Proxy.Writes()
 		if now == before {
 			return nil
 		}
@@ -91,10 +92,10 @@ func (h *harness) quiet() {
 func TestRollout_FailedReadsAndCutWatches(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	unread := h.proxy.Fail(faults.Fault{Verbs: []string{faults.Get, faults.Watch}, Every: 7, Times: 20, Status: http.StatusServiceUnavailable})
-	reset := h.proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Every: 5, Times: 20, Reset: true})
-	busy := h.proxy.Fail(faults.Fault{Every: 10, Times: 5, Status: http.StatusTooManyRequests, RetryAfter: time.Second})
-	cut := h.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Cut: 700 * time.Millisecond})
+	unread := h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get, faults.Watch}, Every: 7, Times: 20, Status: http.StatusServiceUnavailable})
+	reset := h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Every: 5, Times: 20, Reset: true})
+	busy := h.Proxy.Fail(faults.Fault{Every: 10, Times: 5, Status: http.StatusTooManyRequests, RetryAfter: time.Second})
+	cut := h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Cut: 700 * time.Millisecond})
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	if unread() == 0 || reset() == 0 || busy() == 0 || cut() == 0 {
@@ -114,13 +115,13 @@ func TestRollout_APIServerDown(t *testing.T) {
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.startUntilDown("4.22.0", "--leader-elect")
 	time.Sleep(15 * time.Second)
-	if !p.runs() {
-		t.Fatalf("capi-installer has ended: %v", p.err)
+	if !p.Runs() {
+		t.Fatalf("capi-installer has ended: %v", p.Err)
 	}
 	if cluster, err := h.clusterAPI(); err != nil || cluster.Status.CurrentVersion != "" {
 		t.Fatalf("the rollout was over when the API server went down: %v\n%s", err, h.conditions())
 	}
-	h.must(h.proxy.Up())
+	h.must(h.Proxy.Up())
 	h.settled("4.22.0-1")
 	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
 }
@@ -140,7 +141,7 @@ func (h *harness) startUntilDown(release string, arguments ...string) *process {
 	var once sync.Once
 	p := h.startWatched(release, func(_ *process, l line) {
 		if l.Message == "Phase complete" {
-			once.Do(func() { down <- h.proxy.Down() })
+			once.Do(func() { down <- h.Proxy.Down() })
 		}
 	}, arguments...)
 	select {
@@ -155,16 +156,16 @@ func (h *harness) startUntilDown(release string, arguments ...string) *process {
 func TestProgram_WaitsForTheAPIServerAtStart(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	h.must(h.proxy.Down())
+	h.must(h.Proxy.Down())
 	h.startWaiting("4.22.0").terminate()
 	p := h.startWaiting("4.22.0")
 	if full {
 		time.Sleep(150 * time.Second)
 	}
-	if !p.runs() {
-		t.Fatalf("capi-installer has ended: %v", p.err)
+	if !p.Runs() {
+		t.Fatalf("capi-installer has ended: %v", p.Err)
 	}
-	h.must(h.proxy.Up())
+	h.must(h.Proxy.Up())
 	h.settled("4.22.0-1")
 }
 
@@ -215,9 +216,9 @@ func TestUpgrade_KilledAtWrite(t *testing.T) {
 		first, step = 1, 1
 	}
 	for n := first; ; n += step {
-		h.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: u.kill})
+		h.Proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: u.kill})
 		killed := u.upgrade()
-		h.proxy.Heal()
+		h.Proxy.Heal()
 		if !killed && n <= 30 {
 			t.Errorf("an upgrade has only %d writes", n-1)
 		}
@@ -281,7 +282,7 @@ func (u *upgrades) kill() {
 func (u *upgrades) killProcess(p *process) {
 	if u.armed {
 		u.armed, u.killed = false, true
-		_ = p.command.Process.Kill()
+		_ = p.Signal(os.Kill)
 	}
 }
 
@@ -314,13 +315,13 @@ func (u *upgrades) upgrade() (killed bool) {
 	u.mutex.Unlock()
 	u.releases[u.revision%2]()
 	u.eventually("the program is killed or done", func() error {
-		if !u.running.runs() {
+		if !u.running.Runs() {
 			return nil
 		}
 		return u.unsettled(u.version())
 	})
 	if killed = u.disarm(); killed {
-		<-u.running.exited
+		<-u.running.Exited
 		u.start()
 		u.settled(u.version())
 	}

@@ -63,7 +63,7 @@ func (h *harness) showsVerdicts(line string, verdict v1alpha1.Verdict) {
 func (h *harness) statusCommand(format string) string {
 	h.Helper()
 	var stdout, stderr strings.Builder
-	command.Run(h.Context(), "", []string{"status", "--kubeconfig", h.cluster.Kubeconfig, "-o", format}, strings.NewReader(""), &stdout, &stderr)
+	command.Run(h.Context(), "", []string{"status", "--kubeconfig", h.Cluster.Kubeconfig, "-o", format}, strings.NewReader(""), &stdout, &stderr)
 	if stderr.Len() > 0 {
 		h.Errorf("status: %s", stderr.String())
 	}
@@ -80,7 +80,7 @@ func (h *harness) signingKey() *signature.Key {
 // sign signs the images of images.json.
 func (h *harness) sign(key *signature.Key) {
 	h.Helper()
-	content, err := os.ReadFile(h.images)
+	content, err := os.ReadFile(h.Images)
 	h.must(err)
 	var images map[string]string
 	h.must(json.Unmarshal(content, &images))

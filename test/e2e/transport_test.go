@@ -25,7 +25,7 @@ import (
 // ConfigMaps. When the test ends, it removes them.
 func (h *harness) versionOperator() client.Client {
 	h.Helper()
-	config := rest.CopyConfig(h.cluster.Config)
+	config := rest.CopyConfig(h.Cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:openshift-cluster-version:default", Groups: []string{"system:masters", "system:authenticated"}}
 	operator, err := client.New(config, client.Options{})
 	h.must(err)

@@ -103,12 +103,12 @@ func (c *cycle) eachRevision(call func(client.Object)) {
 func (c *cycle) rewriteImages() {
 	c.Helper()
 	c.event("user", "rewrites images.json")
-	content, err := os.ReadFile(c.images)
+	content, err := os.ReadFile(c.Images)
 	c.must(err)
 	text := strings.TrimRight(string(content), " ")
 	for i := range 100 {
-		c.must(os.WriteFile(c.images+".new", []byte(text+strings.Repeat(" ", i%2)), 0o600))
-		c.must(os.Rename(c.images+".new", c.images))
+		c.must(os.WriteFile(c.Images+".new", []byte(text+strings.Repeat(" ", i%2)), 0o600))
+		c.must(os.Rename(c.Images+".new", c.Images))
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *cycle) elect() {
 	c.Helper()
 	c.election = election
 	c.crash()
-	<-c.process().exited
+	<-c.process().Exited
 }
 
 // pauseLeader pauses the program until its lease has expired and the second process leads.
@@ -127,7 +127,7 @@ func (c *cycle) pauseLeader() {
 	p.signal(syscall.SIGSTOP)
 	time.AfterFunc(15*time.Second, func() {
 		c.event("process", "continued")
-		_ = p.command.Process.Signal(syscall.SIGCONT) // it can have been killed
+		_ = p.Signal(syscall.SIGCONT) // it can have been killed
 	})
 }
 
@@ -141,7 +141,7 @@ func (c *cycle) startSecond() {
 
 func (c *cycle) endSecond() {
 	if c.second != nil {
-		c.second.kill()
+		c.second.Kill()
 		c.second = nil
 	}
 }
@@ -152,7 +152,7 @@ func (c *cycle) endElection() {
 	c.endSecond()
 	c.election = nil
 	c.crash()
-	<-c.process().exited
+	<-c.process().Exited
 	c.ensureRunning()
-	c.eventually("the program is ready", func() error { return answers(c.process().health + "/readyz") })
+	c.eventually("the program is ready", func() error { return answers(c.process().Health + "/readyz") })
 }

@@ -49,7 +49,7 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 
 	manifest := filepath.Join(k.folder, "cluster.yaml")
 	w.must(os.WriteFile(manifest, []byte(strings.Replace(w.fenced("Write `cluster.yaml`", "yaml"), "192.168.0.0/16", "192.168.0.0/99", 1)), 0o600))
-	_, err := k.cluster.Kubectl(t.Context(), "apply", "-f", manifest)
+	_, err := k.Cluster.Kubectl(t.Context(), "apply", "-f", manifest)
 	if err == nil || !strings.Contains(err.Error(), "cidrBlocks[0]: Invalid value: \"192.168.0.0/99\": invalid CIDR address") {
 		t.Errorf("an invalid Cluster: %v", err)
 	}
@@ -95,7 +95,7 @@ func (w walkthrough) clone() {
 func (w walkthrough) bases() {
 	w.Helper()
 	for _, name := range []string{"cluster-api-controller", "kubeadm-bootstrap-controller", "kubeadm-control-plane-controller", "capd-manager"} {
-		_, err := w.registry.PushTag("bases/"+name, "v1.14.2", empty.Image)
+		_, err := w.Registry.PushTag("bases/"+name, "v1.14.2", empty.Image)
 		w.must(err)
 	}
 }
@@ -130,8 +130,8 @@ func (w walkthrough) runBlock(phrase string) {
 // command runs a command of the page.
 func (w walkthrough) command(line string) {
 	w.Helper()
-	line = strings.NewReplacer("$REGISTRY", w.registry.Host()+"/test", "--base registry.k8s.io/cluster-api", "--base "+w.registry.Host()+"/bases",
-		"--base gcr.io/k8s-staging-cluster-api", "--base "+w.registry.Host()+"/bases").Replace(line)
+	line = strings.NewReplacer("$REGISTRY", w.Registry.Host()+"/test", "--base registry.k8s.io/cluster-api", "--base "+w.Registry.Host()+"/bases",
+		"--base gcr.io/k8s-staging-cluster-api", "--base "+w.Registry.Host()+"/bases").Replace(line)
 	line, file, _ := strings.Cut(line, " > ")
 	words := strings.Fields(line)
 	var output []byte
@@ -142,7 +142,7 @@ func (w walkthrough) command(line string) {
 				words[i] = filepath.Join(w.folder, word)
 			}
 		}
-		output, err = w.cluster.Kubectl(w.Context(), words[1:]...)
+		output, err = w.Cluster.Kubectl(w.Context(), words[1:]...)
 	} else {
 		command := exec.CommandContext(w.Context(), w.program, words[1:]...)
 		command.Dir = w.folder
@@ -173,7 +173,7 @@ func (w walkthrough) serveCoreWebhooks() {
 	address := freeAddress(w.T)
 	_, port, err := net.SplitHostPort(address)
 	w.must(err)
-	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+w.cluster.Kubeconfig)
+	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+w.Cluster.Kubeconfig)
 	command.SysProcAttr = fixture.EndWithParent()
 	var log strings.Builder
 	command.Stdout, command.Stderr = &log, &log
@@ -185,7 +185,7 @@ func (w walkthrough) serveCoreWebhooks() {
 			w.Logf("corewebhooks:\n%s", log.String())
 		}
 	})
-	w.cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, address)
+	w.Cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, address)
 	w.eventually("the webhooks are served", func() error {
 		connection, err := net.Dial("tcp", address)
 		if err == nil {

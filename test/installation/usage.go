@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installation
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Resident returns the current resident memory of a process in bytes; 0 if the process has ended.
+func Resident(pid int) int64 { return memory(pid, "VmRSS:") }
+
+// PeakResident returns the maximum resident memory of a process in bytes; 0 if the process has ended.
+func PeakResident(pid int) int64 { return memory(pid, "VmHWM:") }
+
+// memory returns a field of /proc/PID/status.
+func memory(pid int, field string) int64 {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, after, _ := strings.Cut(string(status), field)
+	var kib int64
+	_, _ = fmt.Sscan(after, &kib)
+	return kib << 10
+}
