@@ -5,12 +5,9 @@ package install_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +20,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/opencontainers/go-digest"
-	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,7 +44,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
-	"github.com/capi-installer/capi-installer/test/registry"
+	"github.com/capi-installer/capi-installer/test/installation"
 )
 
 func TestMain(m *testing.M) {
@@ -60,19 +56,16 @@ func TestMain(m *testing.M) {
 // installer with the credentials of its service account.
 type harness struct {
 	*testing.T
-	client.Client // with the rights of an administrator
+	client.Client // Admin of the bed
+	*installation.Bed
 
-	cluster  *controlplane.Cluster
-	config   *rest.Config // of the installer
-	registry *registry.Registry
+	config   *rest.Config      // of the installer
 	images   map[string]string // content of images.json
-	path     string            // of images.json
-	cache    string
-	writes   atomic.Int64 // of the installer, without dry runs
-	dryRuns  atomic.Int64 // of the installer
-	wrote    sync.Map     // "METHOD path" of each write
-	requests requestLog   // dry runs and writes of the installer, with the status of each answer
-	finished tally        // reconciles of each controller
+	writes   atomic.Int64      // of the installer, without dry runs
+	dryRuns  atomic.Int64      // of the installer
+	wrote    sync.Map          // "METHOD path" of each write
+	requests requestLog        // dry runs and writes of the installer, with the status of each answer
+	finished tally             // reconciles of each controller
 
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
@@ -149,21 +142,18 @@ func (t *tally) read() map[string]int {
 func newHarness(t *testing.T) *harness {
 	t.Helper()
 	t.Parallel()
-	h := &harness{T: t, images: map[string]string{}, path: filepath.Join(t.TempDir(), "images.json"), cache: t.TempDir()}
-	scheme, err := install.Scheme()
+	bed, err := installation.New(controlplane.Lease(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{T: t, Client: bed.Admin, Bed: bed, images: map[string]string{}}
+	t.Cleanup(func() { h.must(bed.Close()) })
+	_, err = fixture.Preparation{}.Apply(t.Context(), h.Cluster.Config)
 	h.must(err)
-	h.cluster = controlplane.Lease(t)
-	h.Client, err = client.New(h.cluster.Config, client.Options{Scheme: scheme})
-	h.must(err)
-	_, err = fixture.Preparation{}.Apply(t.Context(), h.cluster.Config)
-	h.must(err)
-	h.config, err = fixture.InstallerConfig(t.Context(), h.cluster)
+	h.config, err = fixture.InstallerConfig(t.Context(), h.Cluster)
 	h.must(err)
 	h.config.QPS = -1
 	h.config.Wrap(h.countWrites)
-	h.registry, err = registry.Start(registry.Options{})
-	h.must(err)
-	t.Cleanup(func() { h.registry.Close() })
 	t.Cleanup(h.uninstall)
 	return h
 }
@@ -177,7 +167,7 @@ func (h *harness) reapply() {
 		}
 		return nil
 	})
-	_, err := fixture.Preparation{}.Apply(h.Context(), h.cluster.Config)
+	_, err := fixture.Preparation{}.Apply(h.Context(), h.Cluster.Config)
 	h.must(err)
 }
 
@@ -267,14 +257,14 @@ func (h *harness) start(release string) {
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	h.must(err)
-	store := &cache.Store{Dir: h.cache}
+	store := &cache.Store{Dir: h.Cache}
 	pulls, policies := &remote.Registry{Layers: store}, &registryconfig.Policies{Reader: mgr.GetAPIReader(), File: h.policy}
 	fetcher := &signature.Verified{
 		Verifier: &signature.Verifier{Policy: policies.Policy, Registry: pulls, Store: store},
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
 	}
 	options := install.Options{
-		ImagesJSON: h.path, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies,
+		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies,
 		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout,
 	}
 	if h.registries {
@@ -301,31 +291,9 @@ func (h *harness) uninstall() {
 	}
 	defer func() { h.stop() }()
 	ctx := context.Background()
-	cluster := &v1alpha1.ClusterAPI{}
-	cluster.Name = v1alpha1.ClusterAPIName
-	managed := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"installerMode": "Managed"}}`)) // a paused installer removes nothing
-	h.must(client.IgnoreNotFound(h.Patch(ctx, cluster.DeepCopy(), managed)))
-	h.must(client.IgnoreNotFound(h.Delete(ctx, cluster)))
-	h.eventually("the ClusterAPI object and every revision ConfigMap are gone", func() error {
-		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
-			return fmt.Errorf("the ClusterAPI object exists:\n%s", h.conditions())
-		}
-		left := &metav1.PartialObjectMetadataList{}
-		left.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-		if err := h.List(ctx, left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
-			return err
-		}
-		if len(left.Items) > 0 {
-			return fmt.Errorf("%d remain", len(left.Items))
-		}
-		return nil
-	})
-	if names := h.names(); len(names) > 0 {
-		h.Errorf("objects remain after the uninstall: %v", names)
-	}
-	operator := &configv1.ClusterOperator{}
-	operator.Name = v1alpha1.ClusterOperatorName
-	h.must(client.IgnoreNotFound(h.Delete(ctx, operator)))
+	h.must(h.Uninstall(ctx))
+	h.eventually("everything is uninstalled", func() error { return h.Remaining(ctx) })
+	h.must(h.DeleteClusterOperator(ctx))
 	h.deleteRetainedCRDs()
 }
 
@@ -367,17 +335,8 @@ const patience = 3 * time.Minute
 // the last error.
 func (h *harness) eventually(what string, check func() error) {
 	h.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		seen := h.activity()
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.Fatalf("timed out waiting until %s: %v\n%s", what, err, h.conditions())
-		}
-		fixture.Pause(func() bool { return h.activity() != seen })
+	if err := installation.Wait(patience, what, h.activity, check); err != nil {
+		h.Fatalf("%v\n%s", err, h.conditions())
 	}
 }
 
@@ -416,7 +375,7 @@ func (h *harness) push(p provider) string {
 	}
 	image, err := crane.Image(content)
 	h.must(err)
-	reference, err := h.registry.Push("test/"+p.name, image)
+	reference, err := h.Registry.Push("test/"+p.name, image)
 	h.must(err)
 	return reference
 }
@@ -433,40 +392,31 @@ func (h *harness) release(providers ...provider) {
 
 func (h *harness) writeImages() {
 	h.Helper()
-	content, err := json.MarshalIndent(h.images, "", "  ")
-	h.must(err)
-	h.write(string(content))
+	h.must(h.WriteImages(h.images))
 }
 
-// write replaces images.json atomically.
+// write replaces images.json.
 func (h *harness) write(content string) {
 	h.Helper()
-	h.must(os.WriteFile(h.path+".new", []byte(content), 0o600))
-	h.must(os.Rename(h.path+".new", h.path))
+	h.must(h.WriteImagesJSON(content))
 }
 
 // clusterAPI reads the ClusterAPI object.
 func (h *harness) clusterAPI() *v1alpha1.ClusterAPI {
 	h.Helper()
-	cluster := &v1alpha1.ClusterAPI{}
-	h.must(h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster))
+	cluster, err := h.ClusterAPI(context.Background())
+	h.must(err)
 	return cluster
 }
 
 // conditions describes all conditions, for failure messages.
-func (h *harness) conditions() string {
-	cluster := &v1alpha1.ClusterAPI{}
-	if err := h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
-		return err.Error()
-	}
-	return fixture.DescribeStatus(cluster.Status)
-}
+func (h *harness) conditions() string { return h.Conditions(context.Background()) }
 
 // settled waits until version is current and desired, the operator is available and
 // not progressing, and no older version is left.
 func (h *harness) settled(version string) {
 	h.Helper()
-	h.eventually("version "+version+" is installed", func() error { return fixture.Unsettled(h.clusterAPI().Status, version) })
+	h.eventually("version "+version+" is installed", func() error { return h.Unsettled(context.Background(), version) })
 }
 
 // reports waits until a condition is true with a reason and a message that contains every part.

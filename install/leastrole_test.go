@@ -95,7 +95,7 @@ func (l *least) releaseBundles(bundles []extractor.Bundle) {
 		image, err := pack.Pack(nil, bundles[i])
 		l.must(err)
 		name := bundles[i].Metadata.ProviderName
-		l.images[name], err = l.registry.Push("test/"+name, image)
+		l.images[name], err = l.Registry.Push("test/"+name, image)
 		l.must(err)
 		bundles[i].Origin.Image = l.images[name]
 	}

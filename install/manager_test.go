@@ -81,7 +81,7 @@ func TestInstall_ReleaseAndItsSuccessor(t *testing.T) {
 	h.release(core(configMap("kept", "1"), configMap("dropped", "1")), aws(crd("testmachines", "TestMachine")), azure)
 	other, err := random.Image(1024, 2)
 	h.must(err)
-	h.images["other"], err = h.registry.Push("test/other", other)
+	h.images["other"], err = h.Registry.Push("test/other", other)
 	h.must(err)
 	h.writeImages()
 	h.start("4.22.0")
@@ -159,7 +159,7 @@ var badInputs = []struct {
 	names  []string
 }{
 	{"images.json is not JSON", func(h *harness) { h.write("{\n  \"a\": \n}") }, "ImagesInvalid", []string{"images.json", "3:1"}},
-	{"images.json is gone", func(h *harness) { h.must(os.Remove(h.path)) }, "ImagesInvalid", []string{"images.json", "no such file"}},
+	{"images.json is gone", func(h *harness) { h.must(os.Remove(h.ImagesJSON)) }, "ImagesInvalid", []string{"images.json", "no such file"}},
 	{"an image by tag", func(h *harness) {
 		h.images["cluster-api"] = "quay.io/openshift/capi:latest"
 		h.writeImages()
@@ -255,7 +255,7 @@ func TestRestart_NeedsNoRegistry(t *testing.T) {
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	h.stop()
-	h.registry.Close()
+	h.Registry.Close()
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
 	h.start("4.22.0")
 	h.eventually("Deployment capa is recreated", func() error {

@@ -28,7 +28,7 @@ func (h *harness) serveOfficial(unmanaged ...string) {
 	h.Helper()
 	crds, err := fixture.OfficialClusterAPI(h.Context())
 	h.must(err)
-	h.must(fixture.InstallCRDs(h.Context(), h.cluster.Config, crds))
+	h.must(fixture.InstallCRDs(h.Context(), h.Cluster.Config, crds))
 	h.Cleanup(func() {
 		crd := h.object(crdKind, "", crds[0].GetName())
 		if crd != nil {

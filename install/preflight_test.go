@@ -235,7 +235,7 @@ func (h *harness) withoutChecker() {
 
 func (h *harness) reapplyChecker() {
 	h.Helper()
-	_, err := fixture.Preparation{}.Apply(context.Background(), h.cluster.Config)
+	_, err := fixture.Preparation{}.Apply(context.Background(), h.Cluster.Config)
 	h.must(err)
 }
 

@@ -78,7 +78,7 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 
 // imagePolicy requires signatures by a key for the images of the test registry.
 func (h *harness) imagePolicy(public []byte) (scopes []configv1.ImageScope, policy configv1.ImageSigstoreVerificationPolicy) {
-	return []configv1.ImageScope{configv1.ImageScope(h.registry.Host() + "/test")}, configv1.ImageSigstoreVerificationPolicy{
+	return []configv1.ImageScope{configv1.ImageScope(h.Registry.Host() + "/test")}, configv1.ImageSigstoreVerificationPolicy{
 		RootOfTrust: configv1.PolicyRootOfTrust{PolicyType: configv1.PublicKeyRootOfTrust, PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: public}},
 	}
 }

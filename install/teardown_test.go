@@ -65,7 +65,7 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 	h.settled("4.22.0-1")
 	machine := h.machine()
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
-	h.registry.Close()
+	h.Registry.Close()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.eventually("only the object with a finalizer remains of the last phase", func() error {
 		if h.object("apps/v1/Deployment", namespace, "capa") != nil {

@@ -3,83 +3,44 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/installation"
 )
 
 // installer is a running capi-installer, with nothing set in its environment, as in a cluster.
 type installer struct {
 	*bed
-	command *exec.Cmd
-	metrics string
+	*installation.Process
 	started time.Time
 	before  cost // of the API server before it started
 	first   <-chan time.Time
-	exited  chan error
 }
 
 // start starts the capi-installer of a release.
-func (b *bed) start(ctx context.Context, binary, release string) (*installer, error) {
+func (b *bed) start(ctx context.Context, binary, release string) (i *installer, err error) {
 	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
-	address, err := fixture.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	i := &installer{bed: b, metrics: "http://" + address + "/metrics", before: cost{Verbs: b.verbs(), ServerCPU: b.serverCPU()}, first: b.firstWrite(), exited: make(chan error, 1)}
-	i.command = exec.Command(binary, "--kubeconfig="+b.kubeconfig, "--images-json="+filepath.Join(b.dir, "images.json"), "--cache-dir="+filepath.Join(b.dir, "cache"),
-		"--release-version="+release, "--signature-policy=", "--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-insecure")
-	i.command.Env = []string{"HOME=" + b.dir, "TMPDIR=" + b.dir}
-	i.command.Stderr = log
-	i.command.SysProcAttr = fixture.EndWithParent()
-	i.started = time.Now()
-	if err := i.command.Start(); err != nil {
-		return nil, err
-	}
-	go func() { i.exited <- i.command.Wait() }()
-	return i, nil
+	i = &installer{bed: b, before: cost{Verbs: b.verbs(), ServerCPU: b.serverCPU()}, first: b.firstWrite(), started: time.Now()}
+	i.Process, err = installation.Launch(binary, []string{"HOME=" + b.dir, "TMPDIR=" + b.dir}, nil, b.Arguments(release)...)
+	return i, err
 }
-
-func (b *bed) log() string { return filepath.Join(b.dir, "capi-installer.log") }
-
-// stop ends the process as the kubelet does.
-func (i *installer) stop() error {
-	if err := i.command.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	return <-i.exited
-}
-
-// kill ends a process that may have ended.
-func (i *installer) kill() { _ = i.command.Process.Kill() }
 
 // cost returns the cost since the start.
 func (i *installer) cost() cost {
-	pid, verbs := i.command.Process.Pid, i.verbs().since(i.before.Verbs)
+	verbs := i.verbs().since(i.before.Verbs)
 	return cost{
-		Program: "capi-installer", Seconds: time.Since(i.started).Seconds(), CPU: running(pid),
-		ServerCPU: i.serverCPU() - i.before.ServerCPU, Requests: verbs.sum(), Verbs: verbs, Memory: memory(pid, "VmHWM:"),
+		Program: "capi-installer", Seconds: time.Since(i.started).Seconds(), CPU: installation.CPU(i.PID),
+		ServerCPU: i.serverCPU() - i.before.ServerCPU, Requests: verbs.sum(), Verbs: verbs, Memory: installation.PeakResident(i.PID),
 	}
 }
 
@@ -88,25 +49,15 @@ func (i *installer) wait(ctx context.Context, what string, check func() error) e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := poll(ctx, what, func() error {
-		select {
-		case err := <-i.exited:
-			i.exited <- err
-			cancel(fmt.Errorf("capi-installer ended: %w", err))
-		default:
+		if !i.Runs() {
+			cancel(fmt.Errorf("capi-installer ended: %w", i.Err))
 		}
 		return check()
 	})
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, i.tail())
+		return fmt.Errorf("%w\n%s", err, i.Log())
 	}
 	return nil
-}
-
-// tail returns the end of the log.
-func (b *bed) tail() string {
-	content, _ := os.ReadFile(b.log())
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
 // installed waits until only a version of this release exists, and returns the cost and the name of the version.
@@ -170,16 +121,17 @@ func (i *installer) rest(ctx context.Context) (used cost, err error) {
 
 // busy returns an error until both controllers have reconciled and are idle.
 func (i *installer) busy(ctx context.Context) error {
-	metrics, err := i.readMetrics(ctx)
+	metrics, err := i.ReadMetrics(ctx)
 	if err != nil {
 		return err
 	}
+	const label = "controller"
+	reconciled, active, waiting := metrics.By("controller_runtime_reconcile_total", label), metrics.By("controller_runtime_active_workers", label), metrics.By("workqueue_depth", label)
 	for _, controller := range []string{"version", "installer"} {
-		label := `controller="` + controller + `"`
-		if metrics.sum("controller_runtime_reconcile_total", label) == 0 {
+		if reconciled[controller] == 0 {
 			return fmt.Errorf("controller %s has not reconciled", controller)
 		}
-		if metrics.sum("controller_runtime_active_workers", label)+metrics.sum("workqueue_depth", label) > 0 {
+		if active[controller]+waiting[controller] > 0 {
 			return fmt.Errorf("controller %s is busy", controller)
 		}
 	}
@@ -190,7 +142,7 @@ func (i *installer) busy(ctx context.Context) error {
 func (i *installer) resting(ctx context.Context) (lowest int64, err error) {
 	var since time.Time
 	err = i.wait(ctx, "the memory has settled", func() error {
-		if now := memory(i.command.Process.Pid, "VmRSS:"); lowest == 0 || now < lowest-256<<10 {
+		if now := installation.Resident(i.PID); lowest == 0 || now < lowest-256<<10 {
 			lowest, since = now, time.Now()
 		}
 		if time.Since(since) < 10*time.Second {
@@ -199,36 +151,4 @@ func (i *installer) resting(ctx context.Context) (lowest int64, err error) {
 		return nil
 	})
 	return lowest, err
-}
-
-// metricLines are the lines of an endpoint for Prometheus.
-type metricLines []string
-
-// sum adds up the values of a metric with a label.
-func (m metricLines) sum(name, label string) (sum float64) {
-	for _, line := range m {
-		labels, value, found := strings.Cut(line, "} ")
-		if found && strings.HasPrefix(labels, name+"{") && strings.Contains(labels, label) {
-			number, _ := strconv.ParseFloat(value, 64)
-			sum += number
-		}
-	}
-	return sum
-}
-
-func (i *installer) readMetrics(ctx context.Context) (lines metricLines, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.metrics, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	scanner := bufio.NewScanner(response.Body)
-	for scanner.Scan() {
-		lines = append(lines, scanner.Text())
-	}
-	return lines, scanner.Err()
 }

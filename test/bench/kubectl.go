@@ -73,7 +73,7 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 
 // run runs kubectl as the installer's service account.
 func (k *kubectl) run(ctx context.Context, arguments []string) (cost, error) {
-	command := exec.CommandContext(ctx, k.binary, append([]string{"--kubeconfig", k.kubeconfig}, arguments...)...)
+	command := exec.CommandContext(ctx, k.binary, append([]string{"--kubeconfig", k.Kubeconfig}, arguments...)...)
 	command.Args[0] = "kubectl"
 	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(k.dir, "kubectl-cache"))
 	_, used, err := finish(command)

@@ -141,7 +141,7 @@ func (b *rolloutBench) load(ctx context.Context, bed *bed, size loadSize, kubead
 	if err := bed.crowd(ctx, size); err != nil {
 		return err
 	}
-	images, err := bed.push(copies(kubeadm, size.providers))
+	images, err := bed.Push(copies(kubeadm, size.providers)...)
 	if err != nil {
 		return err
 	}
@@ -151,11 +151,11 @@ func (b *rolloutBench) load(ctx context.Context, bed *bed, size loadSize, kubead
 			return err
 		}
 		name := fmt.Sprintf("other-%d", n)
-		if images[name], err = bed.registry.Push("bench/"+name, image); err != nil {
+		if images[name], err = bed.Registry.Push("bench/"+name, image); err != nil {
 			return err
 		}
 	}
-	if err := bed.writeImages(images); err != nil {
+	if err := bed.WriteImages(images); err != nil {
 		return err
 	}
 	installed, err := b.release(ctx, bed, "install", "4.22.0")
@@ -202,7 +202,7 @@ func (b *bed) crowd(ctx context.Context, size loadSize) error {
 	}
 	const atOnce = 16
 	return errors.Join(parallel.MapLimit(numbers, atOnce, func(n int) error {
-		return b.admin.Create(ctx, foreign(n))
+		return b.Admin.Create(ctx, foreign(n))
 	})...)
 }
 
@@ -240,5 +240,5 @@ func (b *bed) foreignCRDs(ctx context.Context, count int) error {
 		}
 		renamed = append(renamed, crd)
 	}
-	return fixture.InstallCRDs(ctx, b.cluster.Config, renamed)
+	return fixture.InstallCRDs(ctx, b.Cluster.Config, renamed)
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/capi-installer/capi-installer/test/installation"
 )
 
 // finish runs a process to its end and returns its output and its cost.
@@ -43,32 +45,11 @@ func watch(pid int, ended <-chan struct{}) (peak int64) {
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()
 	for {
-		peak = max(peak, memory(pid, "VmHWM:"))
+		peak = max(peak, installation.PeakResident(pid))
 		select {
 		case <-ended:
 			return peak
 		case <-every.C:
 		}
 	}
-}
-
-// memory returns a field of /proc/PID/status in bytes; 0 if the process has ended.
-func memory(pid int, field string) int64 {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, after, _ := strings.Cut(string(status), field)
-	var kib int64
-	_, _ = fmt.Sscan(after, &kib)
-	return kib << 10
-}
-
-// running returns the CPU seconds of a running process.
-func running(pid int) float64 {
-	const ticks = 100 // in a second, on every Linux
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := strings.Cut(string(stat), ") ")
-	var user, system float64
-	var skip string
-	fields := []any{&skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &user, &system}
-	_, _ = fmt.Sscan(after, fields...)
-	return (user + system) / ticks
 }

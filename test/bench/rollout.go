@@ -111,7 +111,7 @@ func (b *rolloutBench) withBed(ctx context.Context, name string, do func(*bed) e
 
 // installer measures the installer.
 func (b *rolloutBench) installer(ctx context.Context, bed *bed, providers []extractor.Bundle) error {
-	images, err := bed.push(providers)
+	images, err := bed.Push(providers...)
 	if err != nil {
 		return err
 	}
@@ -121,12 +121,12 @@ func (b *rolloutBench) installer(ctx context.Context, bed *bed, providers []extr
 		id      string
 		changed []extractor.Bundle
 	}{{"install", nil}, {"upgrade-one", one}, {"upgrade-all", changed(changed(providers))}} {
-		newer, err := bed.push(step.changed)
+		newer, err := bed.Push(step.changed...)
 		if err != nil {
 			return err
 		}
 		maps.Copy(images, newer)
-		if err := bed.writeImages(images); err != nil {
+		if err := bed.WriteImages(images); err != nil {
 			return err
 		}
 		used, err := b.release(ctx, bed, step.id, fmt.Sprintf("4.22.%d", n))
@@ -159,7 +159,7 @@ func (b *rolloutBench) release(ctx context.Context, bed *bed, id, release string
 	if err != nil {
 		return used, err
 	}
-	defer i.kill()
+	defer i.Kill()
 	if id == "install" {
 		first, err := i.wrote(ctx)
 		if err != nil {
@@ -177,13 +177,13 @@ func (b *rolloutBench) release(ctx context.Context, bed *bed, id, release string
 		return used, err
 	}
 	b.versions = append(b.versions, phases)
-	return used, i.stop()
+	return used, i.Stop()
 }
 
 // phases returns the phases of an installed version.
 func (b *bed) phases(ctx context.Context, version string) ([]revision.Phase, error) {
 	configMaps := &corev1.ConfigMapList{}
-	if err := b.admin.List(ctx, configMaps, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+	if err := b.Admin.List(ctx, configMaps, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
 		return nil, err
 	}
 	stored, err := revision.FromConfigMaps(version, configMaps.Items)
@@ -204,7 +204,7 @@ func (b *rolloutBench) restart(ctx context.Context, bed *bed) (used cost, err er
 	if err != nil {
 		return used, err
 	}
-	defer i.kill()
+	defer i.Kill()
 	used, err = i.rest(ctx)
 	if err != nil {
 		return used, err
@@ -220,7 +220,7 @@ func (b *rolloutBench) restart(ctx context.Context, bed *bed) (used cost, err er
 		return used, err
 	}
 	b.ours("repair", repaired)
-	return used, i.stop()
+	return used, i.Stop()
 }
 
 // victim returns an object that is deleted and must come back.
@@ -233,11 +233,11 @@ func victim(phases []revision.Phase) *unstructured.Unstructured {
 // repair deletes an object and measures until the installer has created it again.
 func (i *installer) repair(ctx context.Context, object *unstructured.Unstructured) (cost, error) {
 	before, start := i.cost(), time.Now()
-	if err := i.admin.Delete(ctx, object.DeepCopy()); err != nil {
+	if err := i.Admin.Delete(ctx, object.DeepCopy()); err != nil {
 		return cost{}, err
 	}
 	err := i.wait(ctx, object.GetName()+" is back", func() error {
-		return i.admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopy())
+		return i.Admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopy())
 	})
 	after := i.cost()
 	return cost{
@@ -255,7 +255,7 @@ func (b *rolloutBench) kubectl(ctx context.Context, bed *bed, ordered bool) erro
 	for n, id := range []string{"install", "upgrade-one", "upgrade-all", "restart", "repair"} {
 		progress("%s at %s with %s", id, b.roundTrip, k.name())
 		if id == "repair" {
-			if err := bed.admin.Delete(ctx, victim(b.versions[0])); err != nil {
+			if err := bed.Admin.Delete(ctx, victim(b.versions[0])); err != nil {
 				return err
 			}
 		}

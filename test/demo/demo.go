@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/installation"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -30,7 +31,7 @@ type demo struct {
 	cluster  *controlplane.Cluster
 	client   client.Client
 	registry *registry.Registry
-	operator *operator
+	operator *installation.Process
 	// example is an image for the user to inspect.
 	example string
 	// apiRequests and registryRequests count the requests of all operators so far.
@@ -102,7 +103,7 @@ func (d *demo) startServers(ctx context.Context) error {
 // stop stops all servers and programs in reverse order.
 func (d *demo) stop() {
 	if d.operator != nil {
-		_ = d.operator.stop()
+		_ = d.operator.Stop()
 	}
 	if d.registry != nil {
 		d.registry.Close()
@@ -165,7 +166,7 @@ func (d *demo) summary(installed snapshot) {
 
 // count adds up the requests of the running operator.
 func (d *demo) count(ctx context.Context) error {
-	requests, err := d.operator.requests(ctx)
+	requests, err := d.requests(ctx)
 	if err != nil {
 		return err
 	}

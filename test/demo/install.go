@@ -71,7 +71,7 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 // replaceOperator stops the operator of the previous release and starts the one of this release.
 func (d *demo) replaceOperator(ctx context.Context, release release) error {
 	if d.operator != nil {
-		if err := d.operator.stop(); err != nil {
+		if err := d.operator.Stop(); err != nil {
 			return fmt.Errorf("stopping capi-installer: %w", err)
 		}
 		d.operator = nil
@@ -81,7 +81,7 @@ func (d *demo) replaceOperator(ctx context.Context, release release) error {
 		return err
 	}
 	d.registry.Reset()
-	d.operator, err = d.startOperator(ctx, kubeconfig, release)
+	d.operator, err = d.startOperator(kubeconfig, release)
 	return err
 }
 
@@ -90,11 +90,10 @@ func (d *demo) replaceOperator(ctx context.Context, release release) error {
 func (d *demo) awaitInstalled(ctx context.Context, release release) error {
 	operator := &configv1.ClusterOperator{}
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		select {
-		case err := <-d.operator.exited:
+		if !d.operator.Runs() {
+			err := d.operator.Err
 			d.operator = nil
 			return false, fmt.Errorf("capi-installer ended: %w", err)
-		default:
 		}
 		if err := d.client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator); err != nil {
 			return false, client.IgnoreNotFound(err)
@@ -123,7 +122,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		}
 		time.Sleep(time.Second)
 	}
-	after, err := d.operator.requests(ctx)
+	after, err := d.requests(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,12 +141,12 @@ func (d *demo) atRest(ctx context.Context) error {
 // quiet waits until no further requests are made after the release was reported, and
 // returns the number of requests so far.
 func (d *demo) quiet(ctx context.Context) (map[string]int, error) {
-	last, err := d.operator.requests(ctx)
+	last, err := d.requests(ctx)
 	if err != nil {
 		return nil, err
 	}
 	err = wait.PollUntilContextTimeout(ctx, 2*time.Second, patience, false, func(ctx context.Context) (bool, error) {
-		now, err := d.operator.requests(ctx)
+		now, err := d.requests(ctx)
 		still := now["POST"] == last["POST"] && now["PATCH"] == last["PATCH"] && now["DELETE"] == last["DELETE"]
 		last = now
 		return still, err

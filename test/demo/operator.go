@@ -3,76 +3,39 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/capi-installer/capi-installer/internal/text"
-	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/installation"
 )
 
-// operator is a running capi-installer: the real binary, as in a cluster, with
-// the credentials of its own service account.
-type operator struct {
-	command *exec.Cmd
-	metrics string
-	exited  chan error
-}
-
-// startOperator starts capi-installer and shows its log as it is written.
-func (d *demo) startOperator(ctx context.Context, kubeconfig string, release release) (*operator, error) {
-	address, err := fixture.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
+// startOperator starts capi-installer, the real binary with the credentials of its own service account as in a cluster, and
+// shows its log as it is written.
+func (d *demo) startOperator(kubeconfig string, release release) (*installation.Process, error) {
 	log, err := os.OpenFile(filepath.Join(d.dir, "capi-installer.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, d.binary("capi-installer"),
-		"--kubeconfig="+kubeconfig, "--images-json="+release.imagesJSON, "--signature-policy=", "--cache-dir="+filepath.Join(d.dir, "cache"),
-		"--leader-elect", "--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-insecure")
-	command.Env = append(os.Environ(), "RELEASE_VERSION="+release.version)
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = 10 * time.Second
-	pipe, err := command.StderrPipe()
+	show := func(line []byte) {
+		fmt.Fprintf(log, "%s\n", line)
+		d.show(line)
+	}
+	p, err := installation.Launch(d.binary("capi-installer"), append(os.Environ(), "RELEASE_VERSION="+release.version), show,
+		"--kubeconfig="+kubeconfig, "--images-json="+release.imagesJSON, "--signature-policy=", "--cache-dir="+filepath.Join(d.dir, "cache"), "--leader-elect")
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, log.Close())
 	}
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("starting capi-installer: %w", err)
-	}
-	o := &operator{command: command, metrics: "http://" + address + "/metrics", exited: make(chan error, 1)}
 	go func() {
-		d.show(io.TeeReader(pipe, log))
-		o.exited <- command.Wait()
+		<-p.Exited
 		log.Close()
 	}()
-	return o, nil
-}
-
-// stop terminates capi-installer as the kubelet does, and waits for its end.
-func (o *operator) stop() error {
-	if err := o.command.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case err := <-o.exited:
-		return err
-	case <-time.After(20 * time.Second):
-		return fmt.Errorf("capi-installer did not stop within 20 s of SIGTERM")
-	}
+	return p, nil
 }
 
 // entry holds the fields of a log line that the demonstration shows.
@@ -91,20 +54,15 @@ type entry struct {
 	CRD      string `json:"crd"`
 }
 
-// show reads the log to its end and shows one line per phase.
-func (d *demo) show(log io.Reader) {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		var e entry
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue
-		}
-		if text := e.text(); text != "" {
-			d.screen.line("%s", text)
-		}
+// show shows a line of the log if it is part of the story.
+func (d *demo) show(line []byte) {
+	var e entry
+	if json.Unmarshal(line, &e) != nil {
+		return
 	}
-	_, _ = io.Copy(io.Discard, log) // a longer line must not block the program
+	if text := e.text(); text != "" {
+		d.screen.line("%s", text)
+	}
 }
 
 func (e entry) text() string {
@@ -136,31 +94,12 @@ func (e entry) text() string {
 // brief returns a value truncated to the length of a line.
 func brief(value string) string { return text.Truncate(value, 150) }
 
-// requests returns the number of requests that capi-installer has sent to the API server, by method, from its metrics.
-func (o *operator) requests(ctx context.Context) (map[string]int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.metrics, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("reading the metrics of capi-installer: %w", err)
-	}
-	defer response.Body.Close()
+// requests returns the number of requests that capi-installer has sent to the API server, by method.
+func (d *demo) requests(ctx context.Context) (map[string]int, error) {
+	metrics, err := d.operator.ReadMetrics(ctx)
 	counts := map[string]int{}
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		labels, value, found := strings.Cut(strings.TrimPrefix(lines.Text(), "rest_client_requests_total"), "} ")
-		_, method, hasMethod := strings.Cut(labels, `method="`)
-		if !found || !hasMethod || !strings.HasPrefix(lines.Text(), "rest_client_requests_total") {
-			continue
-		}
-		method, _, _ = strings.Cut(method, `"`)
-		number, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, fmt.Errorf("reading the metrics of capi-installer: %w", err)
-		}
-		counts[method] += int(number)
+	for method, count := range metrics.By("rest_client_requests_total", "method") {
+		counts[method] = int(count)
 	}
-	return counts, lines.Err()
+	return counts, err
 }

@@ -14,10 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	configv1 "github.com/openshift/api/config/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -143,10 +140,8 @@ func (h *harness) endLast() {
 func (h *harness) uninstall() {
 	h.Proxy.Heal()
 	h.must(h.Proxy.Up())
-	cluster := &v1alpha1.ClusterAPI{}
-	cluster.Name = v1alpha1.ClusterAPIName
-	h.must(client.IgnoreNotFound(h.Delete(context.Background(), cluster)))
-	if _, err := os.Stat(h.Images); err != nil {
+	h.must(h.Uninstall(context.Background()))
+	if _, err := os.Stat(h.ImagesJSON); err != nil {
 		h.must(h.WriteImagesJSON("{}"))
 	}
 	p := h.last
@@ -161,19 +156,12 @@ func (h *harness) uninstall() {
 		if originalBoxcutter() && len(h.revisions()) == 0 {
 			h.removeUnknown()
 		}
-		if err := h.Get(context.Background(), client.ObjectKeyFromObject(cluster), cluster); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("ClusterAPI exists: %w", err)
-		}
 		return h.remaining()
 	})
 	p.terminate()
 	// A program that ended while the API server was down still holds its lease, and the next one would wait for over two minutes.
 	h.must(h.DeleteAllOf(context.Background(), &coordinationv1.Lease{}, client.InNamespace(v1alpha1.OperatorNamespace)))
-	operator := &configv1.ClusterOperator{}
-	operator.Name = v1alpha1.ClusterOperatorName
-	if err := h.Delete(context.Background(), operator); !meta.IsNoMatchError(err) {
-		h.must(client.IgnoreNotFound(err))
-	}
+	h.must(h.DeleteClusterOperator(context.Background()))
 }
 
 // removeUnknown deletes the objects that the original boxcutter leaves, because its cache does not show them: after the API
@@ -185,19 +173,8 @@ func (h *harness) removeUnknown() {
 	}
 }
 
-// remaining returns an error while revisions or installed objects exist.
-func (h *harness) remaining() error {
-	h.Helper()
-	if revisions := h.revisions(); len(revisions) > 0 { // the API server takes much longer to list all kinds
-		return fmt.Errorf("remaining: revision ConfigMaps %v", revisions)
-	}
-	names, err := fixture.Remaining(context.Background(), h)
-	h.must(err)
-	if len(names) > 0 {
-		return fmt.Errorf("remaining: %v", names)
-	}
-	return nil
-}
+// remaining returns an error while the ClusterAPI object, revisions or installed objects exist.
+func (h *harness) remaining() error { return h.Remaining(context.Background()) }
 
 // release pushes images of providers and writes them to images.json.
 func (h *harness) release(providers ...fixture.Synthetic) {
@@ -247,57 +224,34 @@ func (h *harness) eventually(what string, check func() error) {
 // within is eventually with another timeout.
 func (h *harness) within(limit time.Duration, what string, check func() error) {
 	h.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		writes := h.writes()
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.Fatalf("timed out after %s waiting until %s: %v\n%s", limit, what, err, h.conditions())
-		}
-		fixture.Pause(func() bool { return h.writes() != writes })
+	if err := installation.Wait(limit, what, h.writes, check); err != nil {
+		h.Fatalf("%v\n%s", err, h.conditions())
 	}
 }
 
 // writes returns the number of writes of the installer; 0 before it can write.
-func (h *harness) writes() int {
+func (h *harness) writes() int64 {
 	if h.Proxy == nil {
 		return 0
 	}
-	return h.Proxy.Writes()
+	return int64(h.Proxy.Writes())
 }
 
 // clusterAPI reads the ClusterAPI object.
 func (h *harness) clusterAPI() (*v1alpha1.ClusterAPI, error) {
-	cluster := &v1alpha1.ClusterAPI{}
-	return cluster, h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+	return h.ClusterAPI(context.Background())
 }
 
 // conditions describes all conditions, for a failed test.
-func (h *harness) conditions() string {
-	cluster, err := h.clusterAPI()
-	if err != nil {
-		return err.Error()
-	}
-	return fixture.DescribeStatus(cluster.Status)
-}
+func (h *harness) conditions() string { return h.Conditions(context.Background()) }
+
+// unsettled returns an error until only this version is installed.
+func (h *harness) unsettled(version string) error { return h.Unsettled(context.Background(), version) }
 
 // settled waits until only this version exists and the conditions are settled.
 func (h *harness) settled(version string) {
 	h.Helper()
 	h.within(2*patience, "version "+version+" is installed and nothing else", func() error { return h.unsettled(version) })
-}
-
-// unsettled returns an error until only this version exists, is current and desired, and the conditions report that the
-// rollout is complete.
-func (h *harness) unsettled(version string) error {
-	cluster, err := h.clusterAPI()
-	if err != nil {
-		return err
-	}
-	return fixture.Unsettled(cluster.Status, version)
 }
 
 // installed returns all objects with the label of installed objects, by kind and name.

@@ -21,7 +21,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -59,8 +58,8 @@ func (h *harness) writeImages(images map[string]string) {
 
 func (h *harness) write(content string) {
 	h.Helper()
-	h.must(os.WriteFile(h.Images+".new", []byte(content), 0o600))
-	h.must(os.Rename(h.Images+".new", h.Images))
+	h.must(os.WriteFile(h.ImagesJSON+".new", []byte(content), 0o600))
+	h.must(os.Rename(h.ImagesJSON+".new", h.ImagesJSON))
 }
 
 // events returns the type and the message of each event with a reason.
@@ -121,14 +120,10 @@ func (h *harness) untouched(before map[string]string) {
 }
 
 // revisions returns the names of the revision ConfigMaps.
-func (h *harness) revisions() (names []string) {
+func (h *harness) revisions() []string {
 	h.Helper()
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	h.must(h.List(context.Background(), list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
-	for _, configMap := range list.Items {
-		names = append(names, configMap.Name)
-	}
+	names, err := h.Revisions(context.Background())
+	h.must(err)
 	return names
 }
 
@@ -244,7 +239,7 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 			h.platform(configv1.AWSPlatformType)
 			h.must(h.override())
 			h.writeImages(good) // before its release is corrected, or the invalid input counts for a moment
-			if err := os.Remove(filepath.Join(filepath.Dir(h.Images), "release-version")); !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(filepath.Join(filepath.Dir(h.ImagesJSON), "release-version")); !errors.Is(err, fs.ErrNotExist) {
 				h.must(err)
 			}
 			h.settled("4.22.0-1")
@@ -258,7 +253,7 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 // writeRelease writes the release version of images.json.
 func (h *harness) writeRelease(release string) {
 	h.Helper()
-	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.Images), "release-version"), []byte(release+"\n"), 0o600))
+	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.ImagesJSON), "release-version"), []byte(release+"\n"), 0o600))
 }
 
 // platform writes the platform of the Infrastructure object; empty removes it.
@@ -366,13 +361,13 @@ func TestPlatformNone_IsUnsupported(t *testing.T) {
 func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	first, err := os.ReadFile(h.Images)
+	first, err := os.ReadFile(h.ImagesJSON)
 	h.must(err)
 	mount := filepath.Join(t.TempDir(), "mount")
-	h.Images = filepath.Join(mount, "images.json")
+	h.ImagesJSON = filepath.Join(mount, "images.json")
 	h.must(os.MkdirAll(mount, 0o755))
 	swap(h, mount, "1", "4.22.0", string(first))
-	h.must(os.Symlink("..data/images.json", h.Images))
+	h.must(os.Symlink("..data/images.json", h.ImagesJSON))
 	h.must(os.Symlink("..data/release-version", filepath.Join(mount, "release-version")))
 	h.start("4.22.0").settle("4.22.0-1", h)
 	second, err := json.Marshal(h.imagesOf(core("v2.0.0"), aws("v2.0.0")))
@@ -383,7 +378,7 @@ func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	h.reports("VersionDegraded", "ReleaseMismatch", "4.23.0")
 	swap(h, mount, "4", "4.22.0", string(second))
 	h.settled("4.22.0-2")
-	h.Images = filepath.Join(t.TempDir(), "images.json")
+	h.ImagesJSON = filepath.Join(t.TempDir(), "images.json")
 }
 
 // swap changes a mounted ConfigMap as the kubelet does: it creates a new directory and a symlink that is renamed over

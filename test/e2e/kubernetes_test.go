@@ -35,7 +35,7 @@ func newKubernetes(t *testing.T) *kubernetes {
 	t.Helper()
 	t.Parallel()
 	k := &kubernetes{harness: connect(t, controlplane.Fresh(t)), folder: t.TempDir()}
-	k.Images = filepath.Join(k.folder, "images.json")
+	k.ImagesJSON = filepath.Join(k.folder, "images.json")
 	here, err := os.Getwd()
 	k.must(err)
 	base, err := filepath.Rel(k.folder, filepath.Join(here, "../../deploy/kubernetes"))
@@ -196,7 +196,7 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 	roles := filepath.Join(k.folder, "roles.yaml")
 	program := filepath.Join(t.TempDir(), "capi-manifests") // a process of its own, because the profile sets its namespaces
 	k.must(fixture.Build(t.Context(), program, "../..", "./cmd/capi-manifests"))
-	rules, err := exec.CommandContext(t.Context(), program, "rbac", "--images-json", k.Images, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker").Output()
+	rules, err := exec.CommandContext(t.Context(), program, "rbac", "--images-json", k.ImagesJSON, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker").Output()
 	k.must(err)
 	k.must(os.WriteFile(roles, rules, 0o600))
 	k.kubectl("apply", "-f", roles)

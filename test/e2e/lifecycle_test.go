@@ -47,8 +47,8 @@ func (h *harness) realRelease(providers []fixture.Provider, further string) {
 	}
 	content, err := json.Marshal(images)
 	h.must(err)
-	h.must(os.WriteFile(h.Images+".new", content, 0o600))
-	h.must(os.Rename(h.Images+".new", h.Images))
+	h.must(os.WriteFile(h.ImagesJSON+".new", content, 0o600))
+	h.must(os.Rename(h.ImagesJSON+".new", h.ImagesJSON))
 }
 
 // overlay returns the kustomize directory of a provider; that of the AWS provider has additional objects.

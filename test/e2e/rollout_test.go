@@ -5,8 +5,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"testing"

@@ -80,7 +80,7 @@ func (h *harness) signingKey() *signature.Key {
 // sign signs the images of images.json.
 func (h *harness) sign(key *signature.Key) {
 	h.Helper()
-	content, err := os.ReadFile(h.Images)
+	content, err := os.ReadFile(h.ImagesJSON)
 	h.must(err)
 	var images map[string]string
 	h.must(json.Unmarshal(content, &images))

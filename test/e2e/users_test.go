@@ -103,12 +103,12 @@ func (c *cycle) eachRevision(call func(client.Object)) {
 func (c *cycle) rewriteImages() {
 	c.Helper()
 	c.event("user", "rewrites images.json")
-	content, err := os.ReadFile(c.Images)
+	content, err := os.ReadFile(c.ImagesJSON)
 	c.must(err)
 	text := strings.TrimRight(string(content), " ")
 	for i := range 100 {
-		c.must(os.WriteFile(c.Images+".new", []byte(text+strings.Repeat(" ", i%2)), 0o600))
-		c.must(os.Rename(c.Images+".new", c.Images))
+		c.must(os.WriteFile(c.ImagesJSON+".new", []byte(text+strings.Repeat(" ", i%2)), 0o600))
+		c.must(os.Rename(c.ImagesJSON+".new", c.ImagesJSON))
 	}
 }
 

@@ -3,12 +3,10 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -207,9 +205,6 @@ func (c *cycle) deleteClusterAPI() {
 
 // uninstalled returns an error while any object is installed.
 func (c *cycle) uninstalled() error {
-	if _, err := c.clusterAPI(); !apierrors.IsNotFound(err) {
-		return errors.Join(errors.New("ClusterAPI exists"), err)
-	}
 	if err := c.remaining(); err != nil {
 		return err
 	}

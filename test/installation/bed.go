@@ -28,7 +28,7 @@ type Bed struct {
 	// Proxy is between the installer and the API server. It is nil before Prepare.
 	Proxy      *faults.Proxy
 	Kubeconfig string // path; the installer's service account, through the proxy
-	Images     string // path of images.json
+	ImagesJSON string // path of images.json
 	Cache      string // path of the cache folder
 }
 
@@ -48,7 +48,7 @@ func New(cluster *controlplane.Cluster, dir string) (*Bed, error) {
 	}
 	return &Bed{
 		Cluster: cluster, Admin: admin, Registry: images,
-		Kubeconfig: filepath.Join(dir, "kubeconfig"), Images: filepath.Join(dir, "images.json"), Cache: filepath.Join(dir, "cache"),
+		Kubeconfig: filepath.Join(dir, "kubeconfig"), ImagesJSON: filepath.Join(dir, "images.json"), Cache: filepath.Join(dir, "cache"),
 	}, nil
 }
 
@@ -82,7 +82,7 @@ func (b *Bed) Close() error {
 
 // Arguments returns the arguments of capi-installer for a release, without a signature policy.
 func (b *Bed) Arguments(release string) []string {
-	return []string{"--kubeconfig=" + b.Kubeconfig, "--images-json=" + b.Images, "--cache-dir=" + b.Cache, "--release-version=" + release, "--signature-policy="}
+	return []string{"--kubeconfig=" + b.Kubeconfig, "--images-json=" + b.ImagesJSON, "--cache-dir=" + b.Cache, "--release-version=" + release, "--signature-policy="}
 }
 
 // Push pushes images with bundles and returns their references by provider name.
@@ -112,8 +112,8 @@ func (b *Bed) WriteImages(images map[string]string) error {
 
 // WriteImagesJSON is WriteImages with any content.
 func (b *Bed) WriteImagesJSON(content string) error {
-	if err := os.WriteFile(b.Images+".new", []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(b.ImagesJSON+".new", []byte(content), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(b.Images+".new", b.Images)
+	return os.Rename(b.ImagesJSON+".new", b.ImagesJSON)
 }
