@@ -23,7 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -217,15 +219,21 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	if err != nil {
 		return err
 	}
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("creating the discovery client: %w", err)
+	}
+	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper()}
 	retries := newRetries()
 	reconciler := &installer.Reconciler{
 		Client: writer, Live: live, Reporter: reporter, Official: official,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
-			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper()},
+			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: permissions,
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, PolicyDelay: options.PolicyDelay},
+		Orphans:         removal.OrphanSearch{Discovery: kinds, Rules: permissions.Rules, Live: live},
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").

@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"encoding/json"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,6 +74,25 @@ func ownerOf(version string) *corev1.ConfigMap {
 			UID:       types.UID("revision-" + version),
 		},
 	}
+}
+
+// Version returns the version of this installer that controls an object; empty if there is none. Unlike the owner handling of
+// boxcutter, it compares the namespace: an installation with another namespace has versions of the same name.
+func Version(obj metav1.Object) string {
+	var owners []struct {
+		Kind, Namespace, Name string
+		UID                   types.UID
+		Controller            bool
+	}
+	if err := json.Unmarshal([]byte(obj.GetAnnotations()[v1alpha1.OwnersAnnotation]), &owners); err != nil {
+		return ""
+	}
+	for _, owner := range owners {
+		if owner.Controller && owner.Namespace == v1alpha1.OperatorNamespace && isVersion(metav1.OwnerReference{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}) {
+			return owner.Name
+		}
+	}
+	return ""
 }
 
 // VersionOwner returns a version as the owner of an object.

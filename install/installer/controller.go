@@ -11,7 +11,8 @@
 //     one is complete or the current one, so that running providers are maintained even if
 //     the new release fails. attempt has the steps for a version.
 //  5. It releases the CRDs that are unmanaged now.
-//  6. It removes the versions whose ConfigMaps are being deleted, the last phase first.
+//  6. It removes the versions whose ConfigMaps are being deleted, the last phase first, and the
+//     objects of versions that do not exist.
 //  7. It reports the gravest outcome.
 //
 // Its decisions are computed from values: a version is read from ConfigMaps, a
@@ -26,6 +27,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -57,6 +59,8 @@ type Reconciler struct {
 	Replacer *replacing.Writer
 	// Remover removes revisions.
 	Remover removal.Remover
+	// Orphans finds the objects of versions that do not exist.
+	Orphans removal.OrphanSearch
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
@@ -69,6 +73,8 @@ type Reconciler struct {
 
 	log       rolloutLog
 	confirmed snapshot.Confirmed
+	// searched are the versions that were known when the last search found no orphans; nil if there was none.
+	searched sets.Set[string]
 }
 
 // Reconcile brings the cluster one step closer to the desired version.
@@ -103,6 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	outcome, behind := withRemoval(outcome, removed)
 	r.behind(ctx, &outcome, "Removal failed", behind)
 	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
+		r.removeOrphans(ctx, s, &outcome)
 		r.Applier.settle(s.Cluster.Status.CurrentVersion)
 		if err := r.nameRetained(ctx, &outcome, s.Cluster.Spec.UnmanagedCRDs); err != nil {
 			return reconcile.Result{}, err

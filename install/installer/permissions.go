@@ -134,7 +134,7 @@ func (p *Permissions) resourceOf(kind schema.GroupVersionKind) (string, bool) {
 }
 
 // ownRules returns the rules of the installer in a namespace; cluster-wide if it is empty.
-func (p *Permissions) ownRules(ctx context.Context, namespace string) ([]permission.Rule, error) {
+func (p Permissions) ownRules(ctx context.Context, namespace string) ([]permission.Rule, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	if namespace == "" {
 		review.Spec.Namespace = clusterScope

@@ -68,16 +68,21 @@ func (c crds) unmark(ctx context.Context, name, owner string) error {
 	}
 	unmarked := crd.DeepCopy()
 	c.owners.Remove(owner, unmarked)
-	labels, annotations := unmarked.GetLabels(), unmarked.GetAnnotations()
-	delete(labels, engine.ManagedByLabel)
-	delete(annotations, v1alpha1.RevisionAnnotation)
-	unmarked.SetLabels(labels)
-	unmarked.SetAnnotations(annotations)
+	unlabel(unmarked)
 	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
 	if err := c.writer.Patch(ctx, unmarked, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the owner from retained %s: %w", object.Describe(crd), err)
 	}
 	return nil
+}
+
+// unlabel removes the label and the revision from an object.
+func unlabel(obj client.Object) {
+	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
+	delete(labels, engine.ManagedByLabel)
+	delete(annotations, v1alpha1.RevisionAnnotation)
+	obj.SetLabels(labels)
+	obj.SetAnnotations(annotations)
 }
 
 // markAdoptable annotates a retained CRD, so that the next version that contains

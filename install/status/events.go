@@ -34,6 +34,8 @@ const (
 	ObjectsAdopted EventReason = "ObjectsAdopted"
 	// ObjectsReplaced: objects were deleted and created again, because an immutable field of them changed.
 	ObjectsReplaced EventReason = "ObjectsReplaced"
+	// OrphansRemoved: objects whose version does not exist were removed.
+	OrphansRemoved EventReason = "OrphansRemoved"
 	// CRDsKept: CRDs were retained when their version was removed.
 	CRDsKept EventReason = "CRDsKept"
 	// LifecycleHookLimitExceeded: the lifecycle hooks let a Cluster continue although a version is not ready.

@@ -3,13 +3,16 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/capi-installer/capi-installer/test/faults"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // election are the arguments of processes that compete for a lease that expires soon.
@@ -68,4 +71,69 @@ func pausedLeader(t *testing.T, nth int) {
 	if len(drift) > 0 {
 		t.Errorf("events about drift: %s", strings.Join(drift, "\n"))
 	}
+}
+
+// TestLease_LateWrite delays a write of an upgrade until another process has gone back to the previous release: by then, the version of the
+// object no longer exists. The object is removed.
+func TestLease_LateWrite(t *testing.T) {
+	writes := []int{5, 9}
+	if full {
+		writes = nil
+		for nth := range 30 { // an upgrade has fewer writes: the rest ends at once
+			writes = append(writes, nth+1)
+		}
+	}
+	for _, nth := range writes {
+		t.Run(fmt.Sprintf("write %d", nth), func(t *testing.T) { lateWrite(t, nth) })
+	}
+}
+
+func lateWrite(t *testing.T, nth int) {
+	h := newHarness(t)
+	h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0"))
+	first := h.start("4.22.0", election...)
+	h.settled("4.22.0-1")
+	before, leader := h.content(), h.leader()
+	release := make(chan struct{})
+	let := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(let)
+	delayed := h.Proxy.Fail(faults.Fault{
+		Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1, Do: func() { first.signal(syscall.SIGSTOP); <-release },
+	})
+	h.release(core("v2.0.0", configMap("only-b"), configMap("also-b")), aws("v2.0.0"))
+	h.eventually("the leader is paused, or the upgrade is complete", func() error {
+		if err := h.unsettled("4.22.0-2"); delayed() == 0 && err != nil {
+			return fmt.Errorf("%w, and it has not made %d writes", err, nth)
+		}
+		return nil
+	})
+	if delayed() == 0 {
+		t.Skipf("an upgrade has fewer than %d writes", nth)
+	}
+	h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0"))
+	h.start("4.22.0", append(election, "--cache-dir="+t.TempDir())...)
+	reverted := func() error {
+		cluster, err := h.clusterAPI()
+		if err != nil {
+			return err
+		}
+		return errors.Join(fixture.Unsettled(cluster.Status, cluster.Status.DesiredVersion), notRight(before, h.content()), notRight(h.content(), before))
+	}
+	h.eventually("the other process leads", func() error {
+		if led := h.leader(); led == "" || led == leader {
+			return fmt.Errorf("%q leads", led)
+		}
+		return nil
+	})
+	h.eventually("the first release is installed", reverted)
+	let()
+	first.signal(syscall.SIGCONT)
+	h.eventually("the first process has ended", func() error {
+		if first.Runs() {
+			return fmt.Errorf("it runs")
+		}
+		return nil
+	})
+	time.Sleep(time.Second) // the write is visible
+	h.eventually("nothing of the late write is left", reverted)
 }

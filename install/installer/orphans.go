@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
+)
+
+// orphanRecheck is the time until the next search while orphans exist.
+const orphanRecheck = 5 * time.Second
+
+// owners returns the versions that objects may name as their owner: those with a ConfigMap, and those in the status. During an
+// uninstall the status keeps the entries of removed versions.
+func (s state) owners() sets.Set[string] {
+	known := sets.New[string]()
+	if !s.Uninstalling() {
+		for _, entry := range s.Cluster.Status.Versions {
+			known.Insert(entry.Name, cmp.Or(entry.InstalledAs, entry.Name))
+		}
+	}
+	for i := range s.ConfigMaps {
+		if name := versionOf(s.ConfigMaps[i]); name != "" {
+			known.Insert(name, cmp.Or(s.ConfigMaps[i].Annotations[v1alpha1.InstalledAsAnnotation], name))
+		}
+	}
+	return known
+}
+
+// removeOrphans removes the objects of versions that do not exist. It searches at the first reconcile of a process, after the removal of
+// a version, and when an object of such a version is created or changed. While there are some, the outcome is a removal.
+func (r *Reconciler) removeOrphans(ctx context.Context, s state, outcome *status.Outcome) {
+	known, changed := s.owners(), r.Applier.Engine.Changes.TakeOwners()
+	if r.searched != nil && known.IsSuperset(r.searched) && known.IsSuperset(changed) {
+		return
+	}
+	r.searched = nil
+	orphans, err := r.Orphans.Find(ctx, known)
+	written, failed := r.Remover.RemoveOrphans(ctx, orphans)
+	outcome.Events = append(outcome.Events, orphanEvents(written)...)
+	switch err = errors.Join(err, failed); {
+	case err != nil:
+		outcome.Reason, outcome.Err = reason.ApplyFailed, err
+	case len(orphans) > 0:
+		outcome.Reason, outcome.Message = reason.TearingDown, "removing objects whose version does not exist: "+text.First(10, described(orphans))
+		outcome.RecheckWithin(orphanRecheck)
+	default:
+		r.searched = known
+	}
+	for _, orphan := range written {
+		log.FromContext(ctx).Info("Removed an object whose version does not exist", "object", orphan.String(), "retained", orphan.Retained())
+	}
+}
+
+// orphanEvents returns the event about orphans that were removed.
+func orphanEvents(written []removal.Orphan) []status.Event {
+	var removed, retained []string
+	for _, orphan := range written {
+		if orphan.Retained() {
+			retained = append(retained, orphan.String())
+		} else {
+			removed = append(removed, orphan.String())
+		}
+	}
+	var parts []string
+	if retained != nil {
+		parts = append(parts, "retained without owner: "+strings.Join(retained, ", "))
+	}
+	if removed != nil {
+		parts = append(parts, "deleted: "+strings.Join(removed, ", "))
+	}
+	if parts == nil {
+		return nil
+	}
+	return []status.Event{{Reason: status.OrphansRemoved, Warning: true, Message: "objects whose version does not exist were " + strings.Join(parts, "; ")}}
+}
+
+// described returns the names of the orphans, with the finalizers of those that are being deleted.
+func described(orphans []removal.Orphan) []string {
+	out := make([]string, len(orphans))
+	for i, orphan := range orphans {
+		if out[i] = orphan.String(); orphan.Object.DeletionTimestamp != nil {
+			out[i] += " (" + engine.Deletion(orphan.Object) + ")"
+		}
+	}
+	return out
+}
+
+// Rules returns the rules of the installer in a namespace; cluster-wide if it is empty. There are none if the API server does
+// not let the installer ask.
+func (p Permissions) Rules(ctx context.Context, namespace string) ([]rbacv1.PolicyRule, error) {
+	held, err := p.ownRules(ctx, namespace)
+	if apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Info("Not searching for objects whose version does not exist", "cause", err.Error())
+		return nil, nil
+	}
+	rules := make([]rbacv1.PolicyRule, len(held))
+	for i := range held {
+		rules[i] = held[i].PolicyRule
+	}
+	return rules, err
+}

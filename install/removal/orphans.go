@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
+)
+
+// An orphan is an object of this installer whose version no longer exists, so that nothing would ever remove it. A process
+// that is paused during a write can leave one behind, as can an administrator who creates a saved object again.
+//
+// An object is an orphan only if one read from the API server shows
+//
+//   - the label of the installer,
+//   - an owner that is a version of this installer, by its name, namespace and UID, and
+//   - fields that were written by the field manager of the installer,
+//
+// and the version is not known. It is deleted only as it was read: with the UID and the resource version of the read.
+
+// OrphanSearch finds the objects of versions that do not exist.
+type OrphanSearch struct {
+	// Discovery lists the kinds that the API server serves; nil disables the search.
+	Discovery discovery.ServerResourcesInterface
+	// Rules returns the installer's permissions in a namespace; cluster-wide if it is empty.
+	Rules func(ctx context.Context, namespace string) ([]rbacv1.PolicyRule, error)
+	// Live reads from the API server, bypassing the cache.
+	Live client.Reader
+}
+
+// Orphan is an object whose version does not exist.
+type Orphan struct {
+	// Object is its metadata, as it was read.
+	Object *metav1.PartialObjectMetadata
+	// Version is the version that it names as its owner.
+	Version string
+}
+
+// String names the object and its version.
+func (o Orphan) String() string { return object.Describe(o.Object) + " of version " + o.Version }
+
+// Retained reports whether the object stays: its deletion would delete objects of others, or machines.
+func (o Orphan) Retained() bool {
+	kind := o.Object.GroupVersionKind().GroupKind()
+	return kind == object.CustomResourceDefinition || kind == object.Namespace ||
+		kind.Group == "cluster.x-k8s.io" || strings.HasSuffix(kind.Group, ".cluster.x-k8s.io")
+}
+
+// Find returns the orphans, in the order in which they are removed. It lists the metadata of all kinds that the installer may list: with
+// an error, some kinds are missing.
+func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) ([]Orphan, error) {
+	if s.Discovery == nil {
+		return nil, nil
+	}
+	lists, err := s.Discovery.ServerPreferredResources()
+	if len(lists) == 0 && err != nil {
+		return nil, fmt.Errorf("listing the kinds of the API server: %w", err)
+	}
+	var failed []error
+	if err != nil { // an aggregated API is unavailable: the installer has no objects there
+		log.FromContext(ctx).Info("Not searching all kinds for objects whose version does not exist", "cause", err.Error())
+	}
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
+		if rules[namespace], err = s.Rules(ctx, namespace); err != nil {
+			return nil, err
+		}
+	}
+	var found []Orphan
+	for _, list := range lists {
+		for _, resource := range list.APIResources {
+			namespace, allowed := searched(rules, list.GroupVersion, resource)
+			if !allowed {
+				continue
+			}
+			orphans, err := s.ofKind(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, resource.Kind), namespace, known)
+			found, failed = append(found, orphans...), append(failed, err)
+		}
+	}
+	slices.SortFunc(found, func(a, b Orphan) int { return object.Compare(b.Object, a.Object) })
+	return found, errors.Join(failed...)
+}
+
+// searched returns the namespace in which the objects of a resource are listed, which is empty for all, and whether the installer may
+// list them.
+func searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resource metav1.APIResource) (namespace string, allowed bool) {
+	version, err := schema.ParseGroupVersion(groupVersion)
+	if err != nil || !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "delete") {
+		return "", false
+	}
+	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
+		mayList := func(rule rbacv1.PolicyRule) bool { return rbacrule.Allows(rule, version.Group, resource.Name, "list") }
+		if (namespace == metav1.NamespaceAll || resource.Namespaced) && slices.ContainsFunc(rules[namespace], mayList) {
+			return namespace, true
+		}
+	}
+	return "", false
+}
+
+// ofKind returns the orphans of one kind.
+func (s OrphanSearch) ofKind(ctx context.Context, kind schema.GroupVersionKind, namespace string, known sets.Set[string]) ([]Orphan, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := s.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{engine.ManagedByLabel: v1alpha1.Prefix})
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) { // the CRD was deleted since
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
+	}
+	var found []Orphan
+	for i := range list.Items {
+		obj := &list.Items[i]
+		obj.SetGroupVersionKind(kind)
+		if version := engine.Version(obj); version != "" && !known.Has(version) && isWritten(obj) {
+			found = append(found, Orphan{obj, version})
+		}
+	}
+	return found, nil
+}
+
+// isWritten reports whether the field manager of the installer has written fields of an object.
+func isWritten(obj metav1.Object) bool {
+	return slices.ContainsFunc(obj.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == v1alpha1.FieldOwner && entry.Subresource == ""
+	})
+}
+
+// RemoveOrphans deletes orphans, and makes those that are retained objects without owner. An object that has changed since it was
+// found is not written. It returns the orphans that it has written; one that is being deleted is not written again.
+func (r *Remover) RemoveOrphans(ctx context.Context, orphans []Orphan) (written []Orphan, err error) {
+	var failed []error
+	for _, orphan := range orphans {
+		var err error
+		switch {
+		case orphan.Object.DeletionTimestamp != nil:
+			continue
+		case orphan.Retained():
+			err = r.retainOrphan(ctx, orphan)
+		default:
+			uid, version := orphan.Object.UID, orphan.Object.ResourceVersion
+			err = client.IgnoreNotFound(r.Writer.Delete(ctx, orphan.Object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("removing %s, which does not exist: %w", orphan, err))
+			continue
+		}
+		written = append(written, orphan)
+	}
+	return written, errors.Join(failed...)
+}
+
+// retainOrphan removes the metadata of the installer from an orphan. A CRD is marked as adoptable, as is one that a removed version retains.
+func (r *Remover) retainOrphan(ctx context.Context, orphan Orphan) error {
+	changed := orphan.Object.DeepCopy()
+	r.Engine.Owners.Remove(orphan.Version, changed)
+	unlabel(changed)
+	if object.IsCRD(changed) {
+		changed.Annotations[v1alpha1.AdoptAnnotation] = v1alpha1.AdoptAlways
+	}
+	patch := client.MergeFromWithOptions(orphan.Object, client.MergeFromWithOptimisticLock{})
+	if err := r.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil || !object.IsCRD(changed) {
+		return client.IgnoreNotFound(err)
+	}
+	return r.crds().endConversion(ctx, changed.Name)
+}
