@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/rbac"
 )
 
@@ -29,7 +30,7 @@ spec: {schedule: "@monthly", jobTemplate: {spec: {template: {spec: {restartPolic
 	}
 	object := &unstructured.Unstructured{}
 	h.must(decode(job, object))
-	for _, role := range rbac.RolesOf(rbac.MinimalRules([]*unstructured.Unstructured{object}, rbac.Options{}), "test-jobs", nil).Objects() {
+	for _, role := range rbac.RolesOf(rbac.MinimalRules([]*unstructured.Unstructured{object}, rbac.Options{}), "test-jobs", nil, v1alpha1.OperatorNamespace).Objects() {
 		h.must(h.Create(t.Context(), role))
 		t.Cleanup(func() { _ = h.Delete(context.Background(), role) })
 	}

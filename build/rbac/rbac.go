@@ -3,6 +3,8 @@
 package rbac
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -20,12 +22,14 @@ type Options struct {
 	// ExistingRules are rules that the installer has in any case; they are omitted.
 	// Their field Why is ignored.
 	ExistingRules []Rule
+	// Namespaces are the installer's; the zero value means OpenShift's.
+	Namespaces v1alpha1.Namespaces
 }
 
 // MinimalRules returns the rules that the installer needs for objects, as permission.MinimalRules does.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
 	return permission.MinimalRules(objects, permission.Options{
 		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules,
-		CachedNamespace: v1alpha1.OperandNamespace, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
+		CachedNamespace: cmp.Or(options.Namespaces, v1alpha1.OpenShiftNamespaces).Operand, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	})
 }

@@ -188,7 +188,7 @@ func TestMinimalRules_KeepsRuleWithManyVerbs(t *testing.T) {
 
 func TestRolesOf_BindsAndAggregates(t *testing.T) {
 	rules := rbac.MinimalRules(objectsOf(t, crdOfThings+"---\n"+configMapsAB), rbac.Options{})
-	roles := rbac.RolesOf(rules, "least", map[string]string{"app": "addon"})
+	roles := rbac.RolesOf(rules, "least", map[string]string{"app": "addon"}, "openshift-cluster-api-operator")
 	if diff := cmp.Diff(map[string]string{rbac.AggregateLabel: "true", "app": "addon"}, roles.ClusterRole.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
@@ -221,7 +221,7 @@ func TestRulesOfInstaller_CoverEveryProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := rbac.RulesOfInstaller(own)
+	held, err := rbac.RulesOfInstaller(own, "openshift-cluster-api-operator")
 	if err != nil {
 		t.Fatal(err)
 	}

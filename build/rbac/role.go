@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -23,11 +22,6 @@ import (
 // the installer: ClusterRole openshift-capi-installer-aggregated in the installer's
 // manifests aggregates them.
 const AggregateLabel = v1alpha1.Prefix + "/aggregate-to-installer"
-
-// Installer returns the service account that the installer runs as.
-func Installer() types.NamespacedName {
-	return types.NamespacedName{Namespace: v1alpha1.OperatorNamespace, Name: v1alpha1.ServiceAccountName}
-}
 
 // Roles are the objects that grant rules to the installer.
 type Roles struct {
@@ -42,8 +36,8 @@ type Roles struct {
 }
 
 // RolesOf returns the roles for rules, which must be in the order of MinimalRules.
-// The ClusterRole has AggregateLabel in addition to labels.
-func RolesOf(rules []Rule, name string, labels map[string]string) Roles {
+// The ClusterRole has AggregateLabel in addition to labels. The subject of the bindings is the installer in a namespace.
+func RolesOf(rules []Rule, name string, labels map[string]string, installerNamespace string) Roles {
 	byNamespace := map[string][]rbacv1.PolicyRule{}
 	for _, rule := range rules {
 		byNamespace[rule.Namespace] = append(byNamespace[rule.Namespace], rule.PolicyRule)
@@ -61,7 +55,7 @@ func RolesOf(rules []Rule, name string, labels map[string]string) Roles {
 		roles.Bindings = append(roles.Bindings, rbacv1.RoleBinding{
 			TypeMeta: typeOf(object.RoleBinding.Kind), ObjectMeta: meta,
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: object.Role.Kind, Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Installer().Namespace, Name: Installer().Name}},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installerNamespace, Name: v1alpha1.ServiceAccountName}},
 		})
 	}
 	return roles
@@ -84,9 +78,10 @@ func (r Roles) Objects() []object.Object {
 }
 
 // RulesOfInstaller returns the rules that objects, such as the installer's own
-// manifests, grant to the installer's service account through the roles among them.
+// manifests, grant to the installer's service account in a namespace through the roles among them.
 // It does not include rules of aggregated ClusterRoles.
-func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
+func RulesOfInstaller(objects []*unstructured.Unstructured, installerNamespace string) ([]Rule, error) {
+	isInstaller := func(subject rbacv1.Subject) bool { return isServiceAccount(subject, installerNamespace, v1alpha1.ServiceAccountName) }
 	granted := map[object.Identity][]rbacv1.PolicyRule{}
 	for _, o := range objects {
 		if kind := object.GroupKind(o); kind == object.ClusterRole || kind == object.Role {
@@ -116,16 +111,15 @@ func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 	return held, nil
 }
 
-// isInstaller reports whether a subject is the installer's service account, or a user or group that it authenticates as.
-func isInstaller(subject rbacv1.Subject) bool {
-	installer := Installer()
+// isServiceAccount reports whether a subject is a service account, or a user or group that it authenticates as.
+func isServiceAccount(subject rbacv1.Subject, namespace, name string) bool {
 	switch subject.Kind {
 	case rbacv1.ServiceAccountKind:
-		return subject.Namespace == installer.Namespace && subject.Name == installer.Name
+		return subject.Namespace == namespace && subject.Name == name
 	case rbacv1.UserKind:
-		return subject.Name == "system:serviceaccount:"+installer.Namespace+":"+installer.Name
+		return subject.Name == "system:serviceaccount:"+namespace+":"+name
 	case rbacv1.GroupKind:
-		return slices.Contains([]string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + installer.Namespace}, subject.Name)
+		return slices.Contains([]string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + namespace}, subject.Name)
 	}
 	return false
 }

@@ -24,7 +24,7 @@ var shippedRules = sync.OnceValues(func() ([]rbac.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rbac.RulesOfInstaller(roles)
+	return rbac.RulesOfInstaller(roles, v1alpha1.OpenShiftNamespaces.Operator)
 })
 
 // installer is the installer with the shipped roles, in a cluster that installs a bundle.

@@ -158,6 +158,18 @@ func imagesOf(results []extractor.Result) (images imagesjson.Images) {
 	return images
 }
 
+// clusterProfileOf returns the kind of cluster of the bundles in results.
+func clusterProfileOf(results []extractor.Result) extractor.ClusterProfile {
+	for _, result := range results {
+		for _, bundle := range result.Bundles {
+			if bundle.Metadata.ClusterProfile != extractor.OpenShift {
+				return bundle.Metadata.ClusterProfile
+			}
+		}
+	}
+	return extractor.OpenShift
+}
+
 // write writes the report, or the objects.
 func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision.Phase, results []extractor.Result, signatures []verdict.Image) error {
 	if f.objects {
@@ -172,9 +184,9 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	}
 	p.Signatures = signatures
 	if f.cluster != "" {
-		err = f.compare(cmd, &p, phases)
+		err = f.compare(cmd, &p, phases, clusterProfileOf(results))
 	} else {
-		p.MissingPermissions, err = f.missingInShippedRoles(phases)
+		p.MissingPermissions, err = f.missingInShippedRoles(phases, clusterProfileOf(results))
 	}
 	if err != nil {
 		return err
@@ -184,17 +196,17 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 
 // missingInShippedRoles returns the rules for the phases that the shipped roles lack. Those for certificates are shipped with
 // deploy/kubernetes only, where the installer issues them.
-func (f *planFlags) missingInShippedRoles(phases []revision.Phase) ([]rbac.Rule, error) {
-	roles, err := planreport.ShippedRoles()
+func (f *planFlags) missingInShippedRoles(phases []revision.Phase, profile extractor.ClusterProfile) ([]rbac.Rule, error) {
+	roles, err := shippedObjects(profile)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := planreport.MissingPermissions(phases, f.unmanaged, roles)
+	missing, err := planreport.MissingPermissions(phases, f.unmanaged, roles, profile.Namespaces())
 	return slices.DeleteFunc(missing, rbac.Rule.ForCertificates), err
 }
 
 // compare adds the effects of the phases on the cluster of a kubeconfig to a report, and the permissions that the installer lacks there.
-func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []revision.Phase) error {
+func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []revision.Phase, profile extractor.ClusterProfile) error {
 	if f.cluster == apiserver.Embedded {
 		return cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
 	}
@@ -211,7 +223,7 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []r
 		cli.Report(cmd.ErrOrStderr(), fmt.Errorf("not comparing the installer's permissions: %w", err))
 		return nil
 	}
-	p.MissingPermissions, err = planreport.MissingPermissions(phases, f.unmanaged, roles)
+	p.MissingPermissions, err = planreport.MissingPermissions(phases, f.unmanaged, roles, profile.Namespaces())
 	return err
 }
 

@@ -88,7 +88,6 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	f.profile.Namespaces().Use()
 	objects, err := f.rendered(cmd, sources, variables)
 	if err != nil {
 		return err
@@ -97,8 +96,8 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held})
-	roles := rbac.RolesOf(rules, f.name, labels)
+	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Namespaces: f.profile.Namespaces()})
+	roles := rbac.RolesOf(rules, f.name, labels, f.profile.Namespaces().Operator)
 	switch f.format {
 	case cli.YAML:
 		return report.RBACYAML(cmd.OutOrStdout(), rules, roles)
@@ -156,14 +155,18 @@ var providersRole = strings.TrimPrefix(manifests.ProvidersRole, "openshift-")
 // heldByInstaller returns the permissions in the installer's own manifests, without
 // those for providers.
 func heldByInstaller(profile extractor.ClusterProfile) ([]rbac.Rule, error) {
-	read := manifests.Objects
-	if profile == extractor.Kubernetes {
-		read = kubernetes.Objects
-	}
-	objects, err := read()
+	objects, err := shippedObjects(profile)
 	if err != nil {
 		return nil, err
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return strings.HasSuffix(o.GetName(), providersRole) })
-	return rbac.RulesOfInstaller(objects)
+	return rbac.RulesOfInstaller(objects, profile.Namespaces().Operator)
+}
+
+// shippedObjects returns the installer's own manifests for a kind of cluster.
+func shippedObjects(profile extractor.ClusterProfile) ([]*unstructured.Unstructured, error) {
+	if profile == extractor.Kubernetes {
+		return kubernetes.Objects()
+	}
+	return manifests.Objects()
 }

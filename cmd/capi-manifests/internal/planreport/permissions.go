@@ -8,17 +8,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/manifests"
 )
 
 // MissingPermissions returns the rules that the installer lacks to install, revert and remove the objects of
 // phases, with the roles among the given objects.
-func MissingPermissions(phases []revision.Phase, unmanaged []string, roles []*unstructured.Unstructured) ([]rbac.Rule, error) {
-	held, err := rbac.RulesOfInstaller(roles)
+func MissingPermissions(phases []revision.Phase, unmanaged []string, roles []*unstructured.Unstructured, namespaces v1alpha1.Namespaces) ([]rbac.Rule, error) {
+	held, err := rbac.RulesOfInstaller(roles, namespaces.Operator)
 	if err != nil {
 		return nil, fmt.Errorf("reading the installer's roles: %w", err)
 	}
@@ -26,11 +26,8 @@ func MissingPermissions(phases []revision.Phase, unmanaged []string, roles []*un
 	for _, phase := range phases {
 		objects = append(objects, phase.Objects...)
 	}
-	return rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: unmanaged, ExistingRules: held}), nil
+	return rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: unmanaged, ExistingRules: held, Namespaces: namespaces}), nil
 }
-
-// ShippedRoles returns the installer's roles and bindings as they are shipped for every cluster.
-func ShippedRoles() ([]*unstructured.Unstructured, error) { return manifests.Objects() }
 
 // RolesIn returns the roles and bindings of a cluster.
 func RolesIn(ctx context.Context, cluster *apiserver.Cluster) ([]*unstructured.Unstructured, error) {

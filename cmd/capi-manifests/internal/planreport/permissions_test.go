@@ -12,23 +12,25 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
 // missingFor returns the rules that the shipped roles lack for objects.
 func missingFor(t *testing.T, objects []*unstructured.Unstructured) []rbac.Rule {
 	t.Helper()
-	roles, err := ShippedRoles()
+	roles, err := manifests.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing, err := MissingPermissions([]revision.Phase{{Name: "all", Objects: objects}}, nil, roles)
+	missing, err := MissingPermissions([]revision.Phase{{Name: "all", Objects: objects}}, nil, roles, v1alpha1.OpenShiftNamespaces)
 	if err != nil {
 		t.Fatal(err)
 	}

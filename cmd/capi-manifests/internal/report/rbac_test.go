@@ -43,7 +43,7 @@ func ExampleRBACTable() {
 
 // The reason is written once for consecutive rules, above the first of them in its role.
 func ExampleRBACYAML() {
-	if err := report.RBACYAML(os.Stdout, rules(), rbac.RolesOf(rules(), "example", nil)); err != nil {
+	if err := report.RBACYAML(os.Stdout, rules(), rbac.RolesOf(rules(), "example", nil, "openshift-cluster-api-operator")); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
