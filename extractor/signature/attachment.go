@@ -5,10 +5,8 @@ package signature
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -36,7 +34,7 @@ func AttachmentTag(manifest digest.Digest) string {
 // readAttachment returns the sigstore signatures of an image from its only source; none if the source has no such tag.
 func readAttachment(ctx context.Context, image *fetch.Image, manifest digest.Digest) ([]policy.Signature, error) {
 	raw, mediaType, err := image.ManifestOfTag(ctx, "signatures", AttachmentTag(manifest), maxAttachment)
-	if isNotFound(err) {
+	if fetch.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -84,11 +82,6 @@ func hasBundle(ctx context.Context, image *fetch.Image, manifest digest.Digest) 
 		}
 	}
 	return false
-}
-
-func isNotFound(err error) bool {
-	failed, ok := errors.AsType[*fetch.Error](err)
-	return ok && failed.Status == http.StatusNotFound
 }
 
 // signatureLayers returns the layers of an attachment that are signatures; others are attestations.

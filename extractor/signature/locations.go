@@ -193,7 +193,7 @@ func readLookaside(ctx context.Context, image *fetch.Image, lookaside string, na
 	for n := 1; n <= maxSignatures; n++ {
 		at := base.JoinPath(fmt.Sprintf("signature-%d", n))
 		signature, err := readURL(ctx, image, at)
-		if isNotFound(err) || errors.Is(err, fs.ErrNotExist) {
+		if fetch.IsNotFound(err) || errors.Is(err, fs.ErrNotExist) {
 			return all, nil
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
@@ -44,6 +45,19 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// IsNotFound reports whether all sources responded that they do not have the resource.
+func IsNotFound(err error) bool {
+	switch joined := err.(type) { //nolint:errorlint // each joined error counts
+	case nil:
+		return false
+	case interface{ Unwrap() []error }:
+		errs := joined.Unwrap()
+		return len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !IsNotFound(err) })
+	}
+	failed, ok := errors.AsType[*Error](err)
+	return ok && failed.Status == http.StatusNotFound
+}
 
 // StatusError is a response without success status.
 type StatusError struct {

@@ -108,6 +108,12 @@ func (h *host) address() netip.Addr {
 	return h.addr
 }
 
+func (h *host) setAddress(at netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.addr = at
+}
+
 // knownChallenge returns the challenge of the host, or nil if unknown.
 func (h *host) knownChallenge() *challenge {
 	h.mu.Lock()

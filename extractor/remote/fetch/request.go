@@ -26,6 +26,8 @@ type request struct {
 	resource    resource
 	host        *host
 	allowance   *allowance
+	writes      bool                 // the request writes to the repository
+	mounts      string               // repository from which it mounts a blob
 	credentials keychain.Credentials // of the last request
 }
 

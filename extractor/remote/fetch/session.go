@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -25,10 +24,10 @@ type challenge struct {
 	realm, service string
 }
 
-// sessionKey identifies a repository: its images share a token.
-type sessionKey struct{ host, repository string }
+// sessionKey identifies the tokens of a repository: its images share a token.
+type sessionKey struct{ host, scopes string }
 
-// session holds the token of a repository. The holder of the mutex fetches it; other requests wait.
+// session holds the token for some scopes. The holder of the mutex fetches it; other requests wait.
 type session struct {
 	mutex       mutex
 	token       string
@@ -65,6 +64,18 @@ func (r *request) lock(ctx context.Context, m mutex) error {
 	return nil
 }
 
+// scopes returns the scopes of a token for the request.
+func (r *request) scopes() []string {
+	own := "repository:" + r.source.Image.Context().RepositoryStr() + ":pull"
+	if r.writes {
+		own += ",push"
+	}
+	if r.mounts == "" {
+		return []string{own}
+	}
+	return []string{own, "repository:" + r.mounts + ":pull"}
+}
+
 func (r *request) session() *session {
 	p := r.image.client
 	p.mu.Lock()
@@ -72,7 +83,7 @@ func (r *request) session() *session {
 	if p.sessions == nil {
 		p.sessions = map[sessionKey]*session{}
 	}
-	key := sessionKey{r.source.Host(), r.source.Image.Context().RepositoryStr()}
+	key := sessionKey{r.source.Host(), strings.Join(r.scopes(), " ")}
 	if p.sessions[key] == nil {
 		p.sessions[key] = &session{mutex: newMutex()}
 	}
@@ -217,8 +228,8 @@ func (r *request) fetchToken(ctx context.Context, c challenge) (token string, la
 
 // tokenRequest is a request for a token: with a password, with a refresh token, or anonymous.
 func (r *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) (*http.Request, error) {
-	values := url.Values{"service": {c.service}, "scope": {"repository:" + r.source.Image.Context().RepositoryStr() + ":pull"}}
 	if r.credentials.IdentityToken != "" {
+		values := url.Values{"service": {c.service}, "scope": {strings.Join(r.scopes(), " ")}}
 		values.Set("grant_type", "refresh_token")
 		values.Set("refresh_token", r.credentials.IdentityToken)
 		values.Set("client_id", "capi-installer")
@@ -229,10 +240,9 @@ func (r *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) 
 		return req, err
 	}
 	query := realm.Query()
-	for key := range values {
-		if values.Get(key) != "" {
-			query.Set(key, values.Get(key))
-		}
+	query["scope"] = r.scopes()
+	if c.service != "" {
+		query.Set("service", c.service)
 	}
 	realm.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
@@ -283,21 +293,6 @@ func parseChallenge(header http.Header) challenge {
 		}
 	}
 	return found
-}
-
-// write replaces the challenges of a response by this one, in its usual form.
-func (c challenge) write(header http.Header) {
-	switch c.scheme {
-	case "bearer":
-		header.Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%s,service=%s", quote(c.realm), quote(c.service)))
-	case "basic":
-		header.Set("WWW-Authenticate", `Basic realm="registry"`)
-	}
-}
-
-// quote returns a quoted string, as RFC 9110 defines it.
-func quote(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
 // parameters parses key=value and key="value", separated by commas, as in RFC 9110, 11.2.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -180,16 +181,18 @@ func TestStatusError_NamesPlainHTTP(t *testing.T) {
 	}
 }
 
-func TestRoundTripper_EndsWithItsContext(t *testing.T) {
+func TestTarget_EndsWithItsContext(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	s.own.Fail(registry.Fault{Path: "/manifests/", Pause: time.Minute, Chunk: 10})
-	sources, err := s.access.Mirrors.Sources(s.reference)
+	reference, err := name.NewDigest(s.reference)
+	must(t, err)
+	target, err := s.puller.Target(t.Context(), reference)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.own.Host()+"/v2/release/aws/manifests/"+strings.Split(s.reference, "@")[1], nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.own.Host()+"/v2/release/aws/manifests/"+reference.DigestStr(), nil)
 	must(t, err)
-	resp, err := s.access.RoundTripper(sources[0]).RoundTrip(req)
+	resp, err := target.RoundTrip(req)
 	must(t, err)
 	defer resp.Body.Close()
 	if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.DeadlineExceeded) {
