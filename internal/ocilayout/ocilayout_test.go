@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/capi-installer/capi-installer/internal/lazyimage"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
@@ -192,7 +193,7 @@ func checkInvalid(t *testing.T, path, want string) {
 	if err == nil {
 		_, err = entry.(v1.Image).ConfigFile()
 	}
-	if _, ok := errors.AsType[*ocilayout.InvalidError](err); !ok || !strings.Contains(err.Error(), want) {
+	if _, ok := errors.AsType[*lazyimage.InvalidError](err); !ok || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an InvalidError with %q", err, want)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/capi-installer/capi-installer/internal/lazyimage"
 )
 
 // maxMetadata is the maximum size of an index, a manifest or a config, in bytes.
@@ -28,13 +28,9 @@ const (
 // ErrNotLayout is the error of Read for a file that is not an archive of a layout.
 var ErrNotLayout = errors.New("not an OCI archive: index.json not found")
 
-// InvalidError reports a layout that is corrupt or does not have exactly one entry.
-type InvalidError struct{ Err error }
-
-func (e *InvalidError) Error() string { return e.Err.Error() }
-func (e *InvalidError) Unwrap() error { return e.Err }
-
-func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
+func invalid(format string, args ...any) error {
+	return &lazyimage.InvalidError{Err: fmt.Errorf(format, args...)}
+}
 
 // IsDir reports whether dir is an OCI image layout, that is, has a file
 // oci-layout.
@@ -45,7 +41,7 @@ func IsDir(dir string) bool {
 
 // Read returns the entry of the layout at path, a directory or a tar archive: a v1.Image or a
 // v1.ImageIndex, which read the layout lazily. The error is ErrNotLayout for any other archive, an
-// *InvalidError for a layout that is corrupt or does not have exactly one entry, and an I/O error
+// *lazyimage.InvalidError for a layout that is corrupt or does not have exactly one entry, and an I/O error
 // otherwise.
 func Read(path string) (mutate.Appendable, error) {
 	info, err := os.Stat(path)
@@ -115,14 +111,19 @@ func (l *layout) entry() (mutate.Appendable, error) {
 	if _, err := l.verified(only.Digest); err != nil {
 		return nil, err
 	}
-	if only.MediaType.IsIndex() {
-		return &imageIndex{l, only}, nil
-	}
-	return l.image(only)
+	return lazyimage.Open(l, only)
 }
 
-func (l *layout) image(d v1.Descriptor) (v1.Image, error) {
-	return partial.CompressedToImage(&image{l, d})
+// Manifest implements lazyimage.Store.
+func (l *layout) Manifest(d v1.Descriptor) ([]byte, error) { return l.verified(d.Digest) }
+
+// Config implements lazyimage.Store.
+func (l *layout) Config(d v1.Descriptor) ([]byte, error) { return l.verified(d.Digest) }
+
+// Layer implements lazyimage.Store.
+func (l *layout) Layer(d v1.Descriptor) (io.ReadCloser, error) {
+	content, _, err := l.open(blobName(d.Digest))
+	return content, err
 }
 
 // metadata reads a file of at most maxMetadata bytes.
@@ -151,107 +152,4 @@ func (l *layout) verified(digest v1.Hash) ([]byte, error) {
 		err = invalid("corrupt blob %s: content has digest %s", blobName(digest), got)
 	}
 	return raw, err
-}
-
-// imageIndex implements v1.ImageIndex.
-type imageIndex struct {
-	layout     *layout
-	descriptor v1.Descriptor
-}
-
-func (i *imageIndex) MediaType() (types.MediaType, error) { return i.descriptor.MediaType, nil }
-func (i *imageIndex) Digest() (v1.Hash, error)            { return i.descriptor.Digest, nil }
-func (i *imageIndex) Size() (int64, error)                { return i.descriptor.Size, nil }
-func (i *imageIndex) RawManifest() ([]byte, error)        { return i.layout.verified(i.descriptor.Digest) }
-
-func (i *imageIndex) IndexManifest() (*v1.IndexManifest, error) {
-	raw, err := i.RawManifest()
-	if err != nil {
-		return nil, err
-	}
-	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
-	if err != nil {
-		return nil, invalid("parsing index %s: %w", i.descriptor.Digest, err)
-	}
-	return index, nil
-}
-
-// Image implements v1.ImageIndex.
-func (i *imageIndex) Image(digest v1.Hash) (v1.Image, error) {
-	d, err := i.child(digest)
-	if err != nil {
-		return nil, err
-	}
-	return i.layout.image(d)
-}
-
-// ImageIndex implements v1.ImageIndex.
-func (i *imageIndex) ImageIndex(digest v1.Hash) (v1.ImageIndex, error) {
-	d, err := i.child(digest)
-	if err != nil {
-		return nil, err
-	}
-	return &imageIndex{i.layout, d}, nil
-}
-
-func (i *imageIndex) child(digest v1.Hash) (v1.Descriptor, error) {
-	manifest, err := i.IndexManifest()
-	if err != nil {
-		return v1.Descriptor{}, err
-	}
-	for _, d := range manifest.Manifests {
-		if d.Digest == digest {
-			return d, nil
-		}
-	}
-	return v1.Descriptor{}, invalid("%s not found in index %s", digest, i.descriptor.Digest)
-}
-
-// image implements partial.CompressedImageCore.
-type image struct {
-	layout     *layout
-	descriptor v1.Descriptor
-}
-
-func (i *image) MediaType() (types.MediaType, error) { return i.descriptor.MediaType, nil }
-func (i *image) RawManifest() ([]byte, error)        { return i.layout.verified(i.descriptor.Digest) }
-
-func (i *image) RawConfigFile() ([]byte, error) {
-	manifest, err := partial.Manifest(i)
-	if err != nil {
-		return nil, err
-	}
-	return i.layout.verified(manifest.Config.Digest)
-}
-
-// LayerByDigest implements partial.CompressedImageCore. go-containerregistry also reads the config
-// through it.
-func (i *image) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
-	manifest, err := partial.Manifest(i)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range append(manifest.Layers, manifest.Config) {
-		if d.Digest == digest {
-			return &layer{i.layout, d}, nil
-		}
-	}
-	return nil, invalid("layer %s not found in the image", digest)
-}
-
-// layer implements partial.CompressedLayer.
-type layer struct {
-	layout     *layout
-	descriptor v1.Descriptor
-}
-
-func (l *layer) Digest() (v1.Hash, error)            { return l.descriptor.Digest, nil }
-func (l *layer) Size() (int64, error)                { return l.descriptor.Size, nil }
-func (l *layer) MediaType() (types.MediaType, error) { return l.descriptor.MediaType, nil }
-func (l *layer) Descriptor() (*v1.Descriptor, error) { return &l.descriptor, nil }
-
-// Compressed returns the bytes of the layer, unverified.
-func (l *layer) Compressed() (io.ReadCloser, error) {
-	content, _, err := l.layout.open(blobName(l.descriptor.Digest))
-	return content, err
 }

@@ -78,13 +78,9 @@ func (f *mirrorFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	access, err := source.RegistrySettings()
-	if err != nil {
-		return fmt.Errorf("reading the registry configuration: %w", err)
-	}
-	defer access.Transport.Close()
-	var from mirroring.Reader = mirroring.Source{Access: access}
-	target := mirroring.Target{Access: access, Prefix: strings.TrimSuffix(f.to, "/")}
+	client := source.NewClient()
+	var from mirroring.Reader = mirroring.Source{Client: client}
+	target := mirroring.Target{Client: client, Prefix: strings.TrimSuffix(f.to, "/")}
 	if f.fromDir != "" {
 		if from, err = mirroring.OpenDirectory(f.fromDir, false); err != nil {
 			return fmt.Errorf("opening --from-dir: %w", err)

@@ -25,6 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -70,10 +71,11 @@ type packFlags struct {
 	quiet                       bool
 	signer                      signer
 	format                      cli.Output
+	client                      *fetch.Client
 }
 
 func newPack() *cobra.Command {
-	f := &packFlags{}
+	f := &packFlags{client: source.NewClient()}
 	cmd := &cobra.Command{
 		Use:               "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
 		Short:             "Pack a bundle into an image",
@@ -158,7 +160,7 @@ func (f *packFlags) pack(ctx context.Context, stderr io.Writer, packer pack.Pack
 	var base mutate.Appendable
 	if f.base != "" {
 		var err error
-		if base, packed.Base, err = publish.Base(ctx, f.base, platform); err != nil {
+		if base, packed.Base, err = publish.Base(ctx, f.client, f.base, platform); err != nil {
 			return nil, err
 		}
 	}
@@ -253,7 +255,7 @@ func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.
 	if target == nil {
 		return nil
 	}
-	if err := publish.Push(ctx, *target, packed.Image); err != nil {
+	if err := publish.Push(ctx, f.client, *target, packed.Image); err != nil {
 		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
 	}
 	packed.Reference = target.Context().Digest(packed.Digest).Name()
@@ -275,7 +277,7 @@ func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.K
 	if err != nil {
 		return err
 	}
-	if packed.Signatures, err = publish.Sign(ctx, key, target, f.signer.identity, digests); err != nil {
+	if packed.Signatures, err = publish.Sign(ctx, f.client, key, target, f.signer.identity, digests); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "signed %s\n", packed.Reference)

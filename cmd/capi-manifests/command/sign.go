@@ -74,11 +74,12 @@ func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
 	if err != nil {
 		return signedImage{}, err
 	}
-	reference, err := source.Resolve(cmd.Context(), image)
+	client := source.NewClient()
+	reference, err := source.Resolve(cmd.Context(), client, image)
 	if err != nil {
 		return signedImage{}, err
 	}
-	found, err := source.Pull(cmd.Context(), reference)
+	found, err := source.Pull(cmd.Context(), client, reference)
 	if err != nil {
 		return signedImage{}, err
 	}
@@ -86,7 +87,7 @@ func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
 	if err != nil {
 		return signedImage{}, fmt.Errorf("reading %s: %w", reference, err)
 	}
-	tags, err := publish.Sign(cmd.Context(), key, ref, s.identity, digests)
+	tags, err := publish.Sign(cmd.Context(), client, key, ref, s.identity, digests)
 	if err != nil {
 		return signedImage{}, err
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/reason"
-	"github.com/capi-installer/capi-installer/internal/ocilayout"
+	"github.com/capi-installer/capi-installer/internal/lazyimage"
 )
 
 // The exit codes. Errors of unknown origin, such as an unreachable registry, are ExitIO.
@@ -66,7 +66,7 @@ func ExitCode(err error) int {
 		return ExitInvalid
 	case WantsHelp(err), isA[*transform.OptionsError](err):
 		return ExitUsage
-	case isA[*source.InvalidError](err), isA[*ocilayout.InvalidError](err), errors.Is(err, extractor.ErrInvalid), isA[*operand.RenderError](err),
+	case isA[*source.InvalidError](err), isA[*lazyimage.InvalidError](err), errors.Is(err, extractor.ErrInvalid), isA[*operand.RenderError](err),
 		isA[*imagesjson.SyntaxError](err), isA[*imagesjson.EntryError](err):
 		return ExitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):

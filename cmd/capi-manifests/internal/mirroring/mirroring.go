@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
@@ -107,28 +107,21 @@ func digestsOf(entry mutate.Appendable) (digests []v1.Hash, err error) {
 }
 
 // Source is the registries of the images, or their mirrors.
-type Source struct{ Access fetch.Settings }
+type Source struct{ Client *fetch.Client }
 
 // Get implements Reader.
 func (s Source) Get(ctx context.Context, ref name.Reference) (mutate.Appendable, error) {
-	found, err := source.Find(ctx, s.Access, ref)
-	if err != nil || found == nil {
-		return nil, err
-	}
-	if found.MediaType.IsIndex() {
-		return found.ImageIndex()
-	}
-	return found.Image()
+	return source.Find(ctx, s.Client, ref)
 }
 
 // Referrers implements Reader.
 func (s Source) Referrers(ctx context.Context, ref name.Digest) ([]v1.Descriptor, error) {
-	return source.Referrers(ctx, s.Access, ref)
+	return source.Referrers(ctx, s.Client, ref)
 }
 
 // Target is a registry, or a path in one. Below it, images have the paths of their payload references.
 type Target struct {
-	Access fetch.Settings
+	Client *fetch.Client
 	// Prefix is the registry and the path, such as "mirror.example.com:5000/capi".
 	Prefix string
 }
@@ -148,20 +141,7 @@ func (t Target) Put(ctx context.Context, ref name.Reference, entry mutate.Append
 	if err != nil {
 		return err
 	}
-	place, err := t.Access.Mirrors.Target(to)
-	if err != nil {
-		return err
-	}
-	options := source.RegistryOptions(ctx, t.Access, place)
-	if index, isIndex := entry.(v1.ImageIndex); isIndex {
-		err = ggcr.WriteIndex(place.Image, index, options...)
-	} else {
-		err = ggcr.Write(place.Image, entry.(v1.Image), options...)
-	}
-	if err != nil {
-		return source.WithAdvice(err, to.Context())
-	}
-	return nil
+	return publish.Push(ctx, t.Client, to, entry)
 }
 
 // Pair is a repository and its mirror.

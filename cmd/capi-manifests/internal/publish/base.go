@@ -12,12 +12,13 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
 // Base returns a base, a v1.Image or a v1.ImageIndex, and its name by digest. base is an image, an OCI layout or an archive. platform
 // selects an image of an index; nil selects the index.
-func Base(ctx context.Context, base string, platform *v1.Platform) (mutate.Appendable, string, error) {
-	found, name, err := findBase(ctx, base)
+func Base(ctx context.Context, client *fetch.Client, base string, platform *v1.Platform) (mutate.Appendable, string, error) {
+	found, name, err := findBase(ctx, client, base)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the base: %w", err)
 	}
@@ -32,7 +33,7 @@ func Base(ctx context.Context, base string, platform *v1.Platform) (mutate.Appen
 	return image, name, nil
 }
 
-func findBase(ctx context.Context, base string) (mutate.Appendable, string, error) {
+func findBase(ctx context.Context, client *fetch.Client, base string) (mutate.Appendable, string, error) {
 	kind, err := source.KindOf(base)
 	switch {
 	case err != nil:
@@ -43,10 +44,10 @@ func findBase(ctx context.Context, base string) (mutate.Appendable, string, erro
 		entry, err := term.Interruptible(ctx, func() (mutate.Appendable, error) { return source.EntryAt(base) })
 		return entry, base, err
 	}
-	reference, err := source.Resolve(ctx, base)
+	reference, err := source.Resolve(ctx, client, base)
 	if err != nil {
 		return nil, "", err
 	}
-	entry, err := source.Pull(ctx, reference)
+	entry, err := source.Pull(ctx, client, reference)
 	return entry, reference, err
 }

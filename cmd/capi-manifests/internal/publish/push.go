@@ -6,6 +6,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -14,24 +15,24 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// Push writes an image or an index to the registry of a tag, never to a mirror.
-func Push(ctx context.Context, target name.Tag, image mutate.Appendable) error {
-	access, err := source.RegistrySettings()
+// Push writes an image or an index to the registry of a reference, never to a mirror.
+func Push(ctx context.Context, client *fetch.Client, target name.Reference, entry mutate.Appendable) error {
+	to, err := client.Target(ctx, target)
 	if err != nil {
 		return err
 	}
-	defer access.Transport.Close()
-	at, err := access.Mirrors.Target(target)
-	if err != nil {
-		return err
-	}
-	options := source.RegistryOptions(ctx, access, at)
-	if index, is := image.(v1.ImageIndex); is {
+	options := writeOptions(ctx, to)
+	if index, is := entry.(v1.ImageIndex); is {
 		return source.WithAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
 	}
-	return source.WithAdvice(ggcr.Write(target, image.(v1.Image), options...), target.Context())
+	return source.WithAdvice(ggcr.Write(target, entry.(v1.Image), options...), target.Context())
+}
+
+func writeOptions(ctx context.Context, to http.RoundTripper) []ggcr.Option {
+	return []ggcr.Option{ggcr.WithContext(ctx), ggcr.WithUserAgent("capi-manifests"), ggcr.WithTransport(to)}
 }
 
 // Platforms returns the platforms of an image or an index, such as linux/amd64.

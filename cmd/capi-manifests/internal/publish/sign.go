@@ -15,29 +15,25 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
 // Sign signs manifests, given by digest, in the registry of a reference, and
 // returns the tags of the signatures. identity is the image name that the
 // signatures state; empty means the reference.
-func Sign(ctx context.Context, key *signature.Key, image name.Reference, identity string, digests []digest.Digest) ([]string, error) {
-	access, err := source.RegistrySettings()
-	if err != nil {
-		return nil, err
-	}
-	defer access.Transport.Close()
+func Sign(ctx context.Context, client *fetch.Client, key *signature.Key, image name.Reference, identity string, digests []digest.Digest) ([]string, error) {
 	if identity == "" {
 		identity = strings.Replace(image.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 	}
 	var tags []string
 	for _, manifest := range digests {
 		tag := image.Context().Tag(signature.AttachmentTag(manifest))
-		at, err := access.Mirrors.Target(tag)
+		to, err := client.Target(ctx, tag)
 		if err != nil {
 			return tags, err
 		}
-		if err := attach(key, tag, identity, manifest, source.RegistryOptions(ctx, access, at)); err != nil {
+		if err := attach(key, tag, identity, manifest, writeOptions(ctx, to)); err != nil {
 			return tags, fmt.Errorf("signing %s: %w", image.Context().Digest(manifest.String()).Name(), source.WithAdvice(err, tag.Context()))
 		}
 		tags = append(tags, tag.Name())

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
@@ -67,17 +68,18 @@ func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 // Resolve returns the images with the digests of their tags, and notes the digests on stderr.
 func Resolve(ctx context.Context, images imagesjson.Images, stderr io.Writer) (imagesjson.Images, error) {
 	images = slices.Clone(images)
+	client := source.NewClient()
 	var errs []error
 	for i, image := range images {
-		reference, err := resolve(ctx, image.Name, image.Reference, stderr)
+		reference, err := resolve(ctx, client, image.Name, image.Reference, stderr)
 		images[i].Reference, errs = reference, append(errs, err)
 	}
 	return images, errors.Join(errs...)
 }
 
 // resolve returns an image by digest, and notes it on stderr if the image was a tag.
-func resolve(ctx context.Context, name, image string, stderr io.Writer) (string, error) {
-	reference, err := source.Resolve(ctx, image)
+func resolve(ctx context.Context, client *fetch.Client, name, image string, stderr io.Writer) (string, error) {
+	reference, err := source.Resolve(ctx, client, image)
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}
@@ -124,6 +126,7 @@ func distinct(images imagesjson.Images) int {
 
 // override returns the images with the overrides applied.
 func (s Source) override(ctx context.Context, images imagesjson.Images, stderr io.Writer) (imagesjson.Images, error) {
+	client := source.NewClient()
 	var overrides []v1alpha1.ImageOverride
 	var errs []error
 	for _, value := range s.Overrides {
@@ -131,7 +134,7 @@ func (s Source) override(ctx context.Context, images imagesjson.Images, stderr i
 		if !found || name == "" {
 			return nil, &source.ArgumentError{Err: fmt.Errorf("invalid --image %q: want name=image", value)}
 		}
-		reference, err := resolve(ctx, name, given, stderr)
+		reference, err := resolve(ctx, client, name, given, stderr)
 		errs = append(errs, err)
 		overrides = append(overrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(reference)})
 	}

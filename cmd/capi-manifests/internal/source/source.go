@@ -50,12 +50,13 @@ func Bundles(ctx context.Context, stderr io.Writer, source string) ([]extractor.
 		}
 		return requireBundle(bundles, source, err)
 	}
-	reference, err := Resolve(ctx, source)
+	client := NewClient()
+	reference, err := Resolve(ctx, client, source)
 	if err != nil {
 		return nil, source, err
 	}
 	progress := term.NewProgress(stderr, 1)
-	bundles, err := progress.Fetch(ctx, Registry(), reference)
+	bundles, err := progress.Fetch(ctx, &remote.Registry{Client: client}, reference)
 	progress.End()
 	return requireBundle(bundles, reference, err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/capi-installer/capi-installer/internal/lazyimage"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
@@ -85,7 +86,7 @@ func TestBundles_ErrorsNameTheSource(t *testing.T) {
 			if _, invalid := errors.AsType[*InvalidError](err); invalid == test.invalid {
 				return
 			}
-			if _, invalid := errors.AsType[*ocilayout.InvalidError](err); invalid != test.invalid {
+			if _, invalid := errors.AsType[*lazyimage.InvalidError](err); invalid != test.invalid {
 				t.Errorf("%v: error about content: %t, want %t", err, invalid, test.invalid)
 			}
 		})
