@@ -23,6 +23,9 @@ func (d *Definition) AtPath(path string) Value {
 	return d.reached(steps)
 }
 
+// AtPath returns the value at a path of the API server, or the deepest existing one.
+func (v Value) AtPath(path string) Value { return v.reached(stepsOf(path)) }
+
 // reached follows steps down to the deepest existing value, and to the first missing step.
 func (v Value) reached(steps []string) Value {
 	for _, step := range steps {

@@ -13,7 +13,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -109,7 +108,7 @@ type ReleaseFiles struct {
 	// Unreadable are the findings about invalid YAML in metadata.yaml.
 	Unreadable []Finding
 	// Templates are the cluster templates and the definitions of ClusterClasses.
-	Templates []*Bundle
+	Templates []*Template
 }
 
 // readRelease reads each of the components of a release; without components it returns one bundle without objects.
@@ -126,7 +125,7 @@ func readRelease(r Release) []*Bundle {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
 		if isTemplate(name) {
-			read.Templates = append(read.Templates, ReadFile(name, r.Files[name]))
+			read.Templates = append(read.Templates, ReadTemplate(name, r.Files[name]))
 		}
 	}
 	var all []*Bundle
@@ -139,11 +138,6 @@ func readRelease(r Release) []*Bundle {
 		all = append(all, none)
 	}
 	return all
-}
-
-func isTemplate(name string) bool {
-	ending := path.Ext(name)
-	return (strings.HasPrefix(name, ClusterTemplate) || strings.HasPrefix(name, ClusterClassFile)) && (ending == ".yaml" || ending == ".yml")
 }
 
 // Components returns the names of the files with components: conventional names, or else names with their suffix, or
@@ -214,8 +208,7 @@ func TypeOfLabel(label string) extractor.ProviderType {
 	return ""
 }
 
-// ReadFile reads another file of a release without replacing variables. Whether a document with variables is valid YAML
-// depends on their values.
+// ReadFile reads a file of a release without variables.
 func ReadFile(name string, text []byte) *Bundle {
 	b := &Bundle{File: name, Text: text}
 	if err := yamldoc.CheckUTF8(text); err != nil {
@@ -226,8 +219,7 @@ func ReadFile(name string, text []byte) *Bundle {
 		if document.IsEmpty() {
 			continue // no finding
 		}
-		depends := isTemplate(name) && variable.Contains(document.Text)
-		if err := b.read(document); err != nil && !depends && len(b.Unreadable) < maxUnreadable {
+		if err := b.read(document); err != nil && len(b.Unreadable) < maxUnreadable {
 			b.Unreadable = append(b.Unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
 		}
 	}

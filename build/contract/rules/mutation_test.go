@@ -109,7 +109,7 @@ func templatedRelease(t *testing.T, bundle extractor.Bundle) contract.Release {
 		contract.ComponentsName(bundle.Metadata.ProviderType): fmt.Appendf(nil,
 			"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: openshift-cluster-api\n  labels: {cluster.x-k8s.io/provider: %s}\n---\n%s", label, bundle.Manifests),
 	}}
-	for _, name := range []string{"metadata.yaml", "cluster-template.yaml", "clusterclass-quick-start.yaml"} {
+	for _, name := range []string{"metadata.yaml", "cluster-template.yaml", "cluster-template-topology.yaml", "clusterclass-quick-start.yaml"} {
 		data, err := os.ReadFile("testdata/release/" + name)
 		if err != nil {
 			t.Fatal(err)

@@ -416,12 +416,14 @@ func checkDecodes(o *contract.Object) (findings []contract.Finding) {
 		return nil
 	}
 	data, err := o.JSON()
-	if err != nil {
-		return nil // reported by another rule
+	if err != nil || variable.Contains(data) {
+		return nil // not valid, as another rule reports, or not known
 	}
-	if variable.Contains(data) {
-		return nil
-	}
+	return decodeStrictly(o, data, into)
+}
+
+// decodeStrictly decodes an object as the API server does with strict validation of fields.
+func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contract.Finding) {
 	unknown, err := json.UnmarshalStrict(data, into)
 	for _, problem := range unknown {
 		findings = append(findings, o.Finding("%v", problem))

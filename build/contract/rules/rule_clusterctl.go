@@ -292,22 +292,14 @@ var clusterctlRules = []contract.Rule{{
 	Fix:      "Remove one of them, or give it another name.",
 	Check:    checkUnique,
 }, {
-	ID:       "clusterctl/template-yaml",
-	Severity: contract.Error,
-	Only:     contract.FormRelease,
-	Source:   clusterctl("Workload cluster templates"),
-	Why:      "\"clusterctl generate cluster\" fails at a template with invalid YAML.",
-	Fix:      "Correct the document at or before the line of the finding.",
-	Check:    eachTemplateFile("", func(t *contract.Bundle) (findings []contract.Finding) { return t.Unreadable }),
-}, {
 	ID:       "clusterctl/cluster-template",
 	Severity: contract.Info,
 	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates: common variables"),
 	Why:      "\"clusterctl generate cluster\" sets the common variables by its flags, for all providers alike.",
 	Fix:      "Use the variable in the message.",
-	Check: eachTemplateFile(contract.ClusterTemplate, func(t *contract.Bundle) []contract.Finding {
-		return each(t.Objects, checkCommonVariables)
+	Check: eachTemplateFile(contract.ClusterTemplate, func(t *contract.Template) []contract.Finding {
+		return slices.DeleteFunc(each(t.Objects, checkCommonVariables), func(f contract.Finding) bool { return t.HasVariableOn(f.Line) })
 	}),
 }, {
 	ID:       "clusterctl/cluster-template-namespace",
@@ -324,7 +316,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("ClusterClass definitions: naming conventions"),
 	Why:      "For a template with a topology clusterctl looks for clusterclass-<name>.yaml, by the name of the ClusterClass.",
 	Fix:      "Name the file after the ClusterClass in it.",
-	Check: eachTemplateFile(contract.ClusterClassFile, func(t *contract.Bundle) (findings []contract.Finding) {
+	Check: eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) (findings []contract.Finding) {
 		for _, o := range t.Objects {
 			if o.Kind.Kind == "ClusterClass" && t.File != contract.ClusterClassFile+o.Name+".yaml" {
 				findings = append(findings, o.At("metadata", "name").Finding("clusterctl looks for clusterclass-%s.yaml", o.Name))
@@ -364,7 +356,7 @@ var clusterctlRules = []contract.Rule{{
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachVariableLine(func(line string) string {
 			if b.Release != nil { // clusterctl removes the spaces first
-				line = legacyVariable.ReplaceAllStringFunc(line, func(text string) string { return strings.Join(strings.Fields(text), "") })
+				line = contract.WithoutSpaces(line)
 			}
 			if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
 				return "invalid variable expression:  " + err.Error()
@@ -379,7 +371,7 @@ var clusterctlRules = []contract.Rule{{
 	Why:      "Only old versions of clusterctl accept spaces in ${ NAME }. The installer does not replace such an expression.",
 	Fix:      "Write ${NAME}.",
 	Check: eachVariableLine(func(line string) string {
-		if legacy := legacyVariable.FindString(line); legacy != "" {
+		if legacy := contract.LegacyVariable.FindString(line); legacy != "" {
 			return "spaces in " + legacy
 		}
 		return ""
@@ -528,11 +520,14 @@ func checkReleaseNamespace(b *contract.Bundle) (findings []contract.Finding) {
 var clusterTemplateName = regexp.MustCompile(`^cluster-template(-[^/]+)?\.yaml$`)
 
 // eachTemplateFile returns a check of all templates whose file names have a prefix.
-func eachTemplateFile(prefix string, check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+func eachTemplateFile(prefix string, check func(*contract.Template) []contract.Finding) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) (findings []contract.Finding) {
 		for _, t := range b.Release.Templates {
-			if strings.HasPrefix(t.File, prefix) {
-				findings = append(findings, check(t)...)
+			if !strings.HasPrefix(t.File, prefix) {
+				continue
+			}
+			for _, f := range check(t) {
+				findings = append(findings, t.InFile(f))
 			}
 		}
 		return findings
@@ -552,7 +547,7 @@ var commonVariables = []struct{ kind, field, variable string }{
 	{"MachinePool", "spec.replicas", "WORKER_MACHINE_COUNT"},
 }
 
-// checkCommonVariables finds fields with fixed values.
+// checkCommonVariables finds fields with known values; they can be defaults of variables.
 func checkCommonVariables(o *contract.Object) (findings []contract.Finding) {
 	for _, common := range commonVariables {
 		isOf := o.Kind.Group == "cluster.x-k8s.io" && o.Kind.Kind == common.kind ||
@@ -561,7 +556,7 @@ func checkCommonVariables(o *contract.Object) (findings []contract.Finding) {
 			continue
 		}
 		field := o.At(strings.Split(common.field, ".")...)
-		if text := field.Text(); text != "" && !contract.HasVariable(text) {
+		if text := field.Text(); text != "" && !contract.IsUnknown(text) {
 			findings = append(findings, field.Finding("fixed value %s: want ${%s}", text, common.variable))
 		}
 	}
@@ -569,7 +564,7 @@ func checkCommonVariables(o *contract.Object) (findings []contract.Finding) {
 }
 
 // checkTemplateNamespaces compares with the namespace of the first object that has one.
-func checkTemplateNamespaces(t *contract.Bundle) (findings []contract.Finding) {
+func checkTemplateNamespaces(t *contract.Template) (findings []contract.Finding) {
 	first := ""
 	for _, o := range t.Objects {
 		switch {
@@ -586,7 +581,7 @@ func checkTemplateNamespaces(t *contract.Bundle) (findings []contract.Finding) {
 
 func checkClusterClasses(b *contract.Bundle) []contract.Finding {
 	owner := map[string]string{}
-	return eachTemplateFile(contract.ClusterClassFile, func(t *contract.Bundle) []contract.Finding {
+	return eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) []contract.Finding {
 		findings := variableFindings(t)
 		for _, o := range t.Objects {
 			if namespace := o.At("metadata", "namespace"); namespace.Exists() {
@@ -603,13 +598,9 @@ func checkClusterClasses(b *contract.Bundle) []contract.Finding {
 }
 
 // variableFindings returns a finding for each line with a variable.
-func variableFindings(t *contract.Bundle) (findings []contract.Finding) {
-	number := 0
-	for line := range strings.Lines(string(t.Text)) {
-		number++
-		if name := firstVariable(line); name != "" {
-			findings = append(findings, contract.Finding{File: t.File, Line: number, Message: "variable " + name + " in a ClusterClass"})
-		}
+func variableFindings(t *contract.Template) (findings []contract.Finding) {
+	for _, use := range t.Uses {
+		findings = append(findings, contract.Finding{File: t.File, Line: use.Line, Message: "variable " + use.Name + " in a ClusterClass"})
 	}
 	return findings
 }
@@ -622,7 +613,7 @@ func checkTemplateFileNames(b *contract.Bundle) (findings []contract.Finding) {
 			clusterTemplateName.MatchString(name), strings.HasPrefix(name, contract.ClusterClassFile) && path.Ext(name) == ".yaml":
 			continue
 		}
-		for _, o := range contract.ReadFile(name, b.Release.Files[name]).Objects {
+		for _, o := range contract.ReadTemplate(name, b.Release.Files[name]).Objects {
 			if o.Kind.Group == contract.CoreGroup && (o.Kind.Kind == "Cluster" || o.Kind.Kind == "ClusterClass") || strings.HasPrefix(name, contract.ClusterTemplate) {
 				findings = append(findings, releaseFinding(name, "clusterctl ignores the template: the file is neither cluster-template.yaml, cluster-template-<flavor>.yaml nor clusterclass-<name>.yaml")...)
 				break
@@ -633,7 +624,7 @@ func checkTemplateFileNames(b *contract.Bundle) (findings []contract.Finding) {
 }
 
 // checkClusterClassReferences finds namespaces in the references of ClusterClasses: mappings with kind and name.
-func checkClusterClassReferences(t *contract.Bundle) (findings []contract.Finding) {
+func checkClusterClassReferences(t *contract.Template) (findings []contract.Finding) {
 	for _, o := range t.Objects {
 		if o.Kind.Kind != "ClusterClass" {
 			continue
@@ -697,9 +688,6 @@ func checkVariablePrefix(b *contract.Bundle) []contract.Finding {
 
 // shared are variables that several providers use.
 var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
-
-// legacyVariable has spaces within the braces.
-var legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
 
 // firstVariable returns the name of the first variable of a text; empty without variables.
 func firstVariable(text string) string {

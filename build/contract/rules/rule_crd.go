@@ -4,11 +4,8 @@ package rules
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
-
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
@@ -222,27 +219,21 @@ func checkValid(d *contract.Definition) (findings []contract.Finding) {
 	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
 		return nil // reported by another rule
 	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if data, err := d.JSON(); err != nil || json.Unmarshal(data, &crd) != nil {
+	crd, decodes := decodeDefinition(d)
+	if !decodes {
 		return nil // reported by another rule
 	}
-	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
-	crd.Spec.PreserveUnknownFields = false // reported by another rule; causes errors about defaults and other fields of the schema too
-	for _, version := range crd.Spec.Versions {
-		if version.Storage {
-			crd.Status.StoredVersions = []string{version.Name}
-		}
-	}
-	var internal apiextensions.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
-		return []contract.Finding{d.Finding("the API server cannot decode the CRD: %v", err)}
-	}
-	for _, problem := range validation.ValidateCustomResourceDefinition(context.Background(), &internal) {
+	for _, problem := range validateDefinition(crd) {
 		if !hasOtherRule(problem) {
 			findings = append(findings, d.AtPath(problem.Field).Finding("%s", explain(problem)))
 		}
 	}
 	return findings
+}
+
+// validateDefinition validates a CRD as the API server does when it is created.
+func validateDefinition(crd *apiextensions.CustomResourceDefinition) field.ErrorList {
+	return validation.ValidateCustomResourceDefinition(context.Background(), crd)
 }
 
 // hasOtherRule reports whether another rule finds a problem too, or only the server does.

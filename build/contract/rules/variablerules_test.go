@@ -23,7 +23,10 @@ func TestVariableRules_Grammar(t *testing.T) {
 		if got := lines(findings, "clusterctl/variables-in-crd"); len(got) != min(want, 1) {
 			t.Errorf("%s: findings of clusterctl/variables-in-crd are %q, want %d", text, got, min(want, 1))
 		}
-		if got := variableFindings(contract.ReadFile("clusterclass-x.yaml", []byte(manifests))); len(got) != min(want, 1) {
+		if text == "${ ABC }" {
+			want = 1 // clusterctl removes the spaces in templates
+		}
+		if got := variableFindings(contract.ReadTemplate("clusterclass-x.yaml", []byte(manifests))); len(got) != min(want, 1) {
 			t.Errorf("%s: findings of clusterctl/clusterclass-file are %v, want %d", text, got, min(want, 1))
 		}
 	}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // templates still have this version
+	addonsv1beta2 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1" //nolint:staticcheck // templates still have this version
+	bootstrapv1beta2 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1" //nolint:staticcheck // templates still have this version
+	controlplanev1beta2 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	corev1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // templates still have this version
+	corev1beta2 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// customResource decides on objects of one version of a CRD with the code of the API server.
+type customResource struct {
+	schema    *structuralschema.Structural
+	validator validation.SchemaValidator
+	rules     *cel.Validator
+	hasStatus bool
+}
+
+// decodeDefinition returns a CRD as the API server stores it; false if it cannot, which another rule reports.
+func decodeDefinition(d *contract.Definition) (*apiextensions.CustomResourceDefinition, bool) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if data, err := d.JSON(); err != nil || json.Unmarshal(data, &crd) != nil {
+		return nil, false
+	}
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
+	crd.Spec.PreserveUnknownFields = false // reported by another rule; causes errors about defaults and other fields of the schema too
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			crd.Status.StoredVersions = []string{version.Name}
+		}
+	}
+	internal := &apiextensions.CustomResourceDefinition{}
+	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, internal, nil)
+	return internal, err == nil
+}
+
+// newCustomResource returns the decider on objects of a schema; false if the API server rejects the schema, which another rule
+// reports.
+func newCustomResource(props *apiextensions.JSONSchemaProps, hasStatus bool) (*customResource, bool) {
+	structural, err := structuralschema.NewStructural(props)
+	if err != nil {
+		return nil, false
+	}
+	validator, _, err := validation.NewSchemaValidator(props)
+	if err != nil {
+		return nil, false
+	}
+	return &customResource{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit), hasStatus}, true
+}
+
+// customResourceOf returns the decider on objects of a version of a CRD; false if the CRD has no schema for it.
+func customResourceOf(d *contract.Definition, version string) (*customResource, bool) {
+	crd, is := decodeDefinition(d)
+	if !is {
+		return nil, false
+	}
+	validation, err := apiextensions.GetSchemaForVersion(crd, version)
+	if err != nil || validation == nil || validation.OpenAPIV3Schema == nil {
+		return nil, false
+	}
+	subresources, err := apiextensions.GetSubresourcesForVersion(crd, version)
+	return newCustomResource(validation.OpenAPIV3Schema, err == nil && subresources != nil && subresources.Status != nil)
+}
+
+// create does the same as the API server when an object is created: it prunes, applies defaults, drops the status and validates. It
+// returns the paths of the pruned fields, and the reasons of a rejection.
+func (r *customResource) create(object map[string]any) (unknown []string, errs field.ErrorList) {
+	unknown = pruning.PruneWithOptions(object, r.schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, r.schema)
+	defaulting.Default(object, r.schema)
+	if r.hasStatus {
+		delete(object, "status")
+	}
+	ctx := context.Background()
+	errs = append(errs, validation.ValidateCustomResource(nil, object, r.validator)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, object, r.schema, false)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, r.schema, object)...)
+	if len(errs) == 0 && r.rules != nil {
+		errs, _ = r.rules.Validate(ctx, nil, r.schema, object, nil, celconfig.RuntimeCELCostBudget)
+	}
+	return unknown, errs
+}
+
+// checkCustomResources checks objects against the CRDs of a bundle.
+func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findings []contract.Finding) {
+	known := map[string]*customResource{}
+	for _, o := range objects {
+		d := b.Defined(o.Kind.Group, o.Kind.Kind)
+		if d == nil {
+			continue
+		}
+		version := o.At("apiVersion")
+		_, name, _ := strings.Cut(version.Text(), "/")
+		if of := contract.VersionOf(d.Object, name); of.At("served").Text() != "true" {
+			findings = append(findings, version.Finding("the CRD %s does not serve version %s; it serves %s", d.Name, name, contract.ServedVersions(d.Object)))
+			continue
+		}
+		key := d.Name + " " + name
+		if _, again := known[key]; !again {
+			known[key], _ = customResourceOf(d, name)
+		}
+		if known[key] != nil {
+			findings = append(findings, checkCustomResource(known[key], o, isMutated(b, d))...)
+		}
+	}
+	return findings
+}
+
+// isMutated reports whether a webhook can complete objects of a kind before the API server validates them. Most such webhooks decode
+// and encode the object in Go, which already adds empty required fields.
+func isMutated(b *contract.Bundle, d *contract.Definition) bool {
+	for _, o := range b.OfKind(object.MutatingWebhookConfiguration) {
+		for _, webhook := range o.At("webhooks").Items() {
+			for _, rule := range webhook.At("rules").Items() {
+				groups, resources := rule.At("apiGroups"), rule.At("resources")
+				inGroup := contract.Contains(groups, d.Group) || contract.Contains(groups, "*")
+				if inGroup && (contract.Contains(resources, d.At("spec", "names", "plural").Text()) || contract.Contains(resources, "*")) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// certain are the types of problems of existing values that a webhook rarely solves.
+var certain = []field.ErrorType{field.ErrorTypeTypeInvalid, field.ErrorTypeNotSupported, field.ErrorTypeDuplicate, field.ErrorTypeTooLong, field.ErrorTypeTooMany}
+
+// checkCustomResource checks an object. Reasons that depend on an unknown value, or that a webhook can remove, are no findings.
+func checkCustomResource(r *customResource, o *contract.Object, mutated bool) (findings []contract.Finding) {
+	decoded, err := decoded(o)
+	if err != nil {
+		return nil // reported by another rule
+	}
+	unknown, errs := r.create(decoded)
+	for _, path := range unknown {
+		if !isUnknownPath(path) && !strings.HasPrefix(path, "metadata.") {
+			findings = append(findings, o.AtPath(path).Finding("unknown field %s", path))
+		}
+	}
+	for _, problem := range errs {
+		path := strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object
+		if !dependsOnUnknown(o, path) && (!mutated || slices.Contains(certain, problem.Type)) {
+			findings = append(findings, o.AtPath(path).Finding("%s", explain(problem)))
+		}
+	}
+	return findings
+}
+
+// isUnknownPath reports whether a path has a field with an unknown name.
+func isUnknownPath(path string) bool { return contract.IsUnknown(path) || contract.HasVariable(path) }
+
+// dependsOnUnknown reports whether the value at a path, or the nearest value above it that is not a mapping, is unknown.
+func dependsOnUnknown(o *contract.Object, path string) bool {
+	at := o.AtPath(path)
+	if at.Exists() {
+		return at.IsUnknown()
+	}
+	return isUnknownPath(path)
+}
+
+// decoded returns an object as clusterctl and the API server decode it, with YAML 1.1.
+func decoded(o *contract.Object) (object map[string]any, err error) {
+	text, err := yaml.Marshal(o.Node)
+	if err != nil {
+		return nil, fmt.Errorf("printing %s: %w", o, err)
+	}
+	data, err := sigsyaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", o, err)
+	}
+	err = utiljson.Unmarshal(data, &object)
+	return object, err
+}
+
+// checkDecodesUnlessUnknown decodes an object of a template of a kind of Kubernetes or Cluster API into its Go type, without its unknown
+// values.
+func checkDecodesUnlessUnknown(o *contract.Object) []contract.Finding {
+	into := cmp.Or(typeFor(o), clusterAPITypeFor(o))
+	object, err := decoded(o)
+	if into == nil || err != nil {
+		return nil
+	}
+	data, err := json.Marshal(known(object))
+	if err != nil {
+		return nil
+	}
+	return decodeStrictly(o, data, into)
+}
+
+// clusterAPITypeFor returns an empty object of a kind of Cluster API; nil for any other.
+func clusterAPITypeFor(o *contract.Object) any {
+	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
+	if err != nil {
+		return nil
+	}
+	typed, err := clusterAPITypes().New(gv.WithKind(o.Kind.Kind))
+	if err != nil {
+		return nil
+	}
+	return typed
+}
+
+// clusterAPITypes are the types of the kinds of Cluster API that templates contain.
+var clusterAPITypes = sync.OnceValue(func() *runtime.Scheme {
+	types := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1beta1.AddToScheme, corev1beta2.AddToScheme, bootstrapv1beta1.AddToScheme, bootstrapv1beta2.AddToScheme,
+		controlplanev1beta1.AddToScheme, controlplanev1beta2.AddToScheme, addonsv1beta1.AddToScheme, addonsv1beta2.AddToScheme,
+	} {
+		utilruntime.Must(add(types))
+	}
+	return types
+})
+
+// known returns a decoded value without the unknown values in it: items of lists are null, fields are omitted.
+func known(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if value[key] = known(field); isUnknownPath(key) || field != nil && value[key] == nil {
+				delete(value, key)
+			}
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = known(item)
+		}
+	case string:
+		if isUnknownPath(value) {
+			return nil
+		}
+	}
+	return value
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// clusterTemplateRules are the rules of the theme "clusterctl" about the content of cluster templates and ClusterClasses.
+var clusterTemplateRules = []contract.Rule{{
+	ID:       "clusterctl/template-yaml",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "\"clusterctl generate cluster\" replaces the variables of a template, and fails if the result is not valid YAML.",
+	Fix:      "Correct the document at or before the line of the finding.",
+	Check:    eachTemplateFile("", func(t *contract.Template) []contract.Finding { return t.Unreadable }),
+}, {
+	ID:       "clusterctl/template-variables",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates: common variables"),
+	Why:      "\"clusterctl generate cluster\" fails at an expression that drone/envsubst cannot parse.",
+	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
+	Check:    eachTemplateFile("", func(t *contract.Template) []contract.Finding { return t.Invalid }),
+}, {
+	ID:       "clusterctl/template-present",
+	Severity: contract.Info,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "Without a cluster template \"clusterctl generate cluster\" does not work with the provider.",
+	Fix:      "Add cluster-template.yaml.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if _, found := b.Release.Files[contract.ClusterTemplate+".yaml"]; found || b.Metadata.ProviderType != infrastructureType {
+			return nil
+		}
+		return releaseFinding(".", contract.ClusterTemplate+".yaml not found")
+	},
+}, {
+	ID:       "clusterctl/template-object",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "No client can create an object without apiVersion, kind or name.",
+	Fix:      "Add the field.",
+	Check: eachTemplateFile("", func(t *contract.Template) (findings []contract.Finding) {
+		for _, o := range t.Objects {
+			for _, field := range []contract.Value{o.At("apiVersion"), o.At("kind"), o.At("metadata", "name")} {
+				if field.Text() == "" && !o.At("metadata", "generateName").Exists() {
+					findings = append(findings, field.Finding("%s is missing", field.Path))
+				}
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "clusterctl/template-unique",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "The last of two equal fields, and the last of two objects with the same kind and name, silently replaces the first.",
+	Fix:      "Remove one of them.",
+	Check:    eachTemplateFile("", checkTemplateUnique),
+}, {
+	ID:       "clusterctl/template-fields",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
+	Why:      "The API server rejects an object of a template that violates the schema of its kind; a client such as kubectl also rejects fields with an unknown name. Objects of the provider's own kinds are checked against its CRDs with the code of the API server, objects of Kubernetes and Cluster API against their types.",
+	Fix:      "Correct the field.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return eachTemplateFile("", func(t *contract.Template) []contract.Finding {
+			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkDecodesUnlessUnknown))
+		})(b)
+	},
+}, {
+	ID:       "clusterctl/template-references",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "The cluster of a template never becomes ready if it refers to an object that the template does not create.",
+	Fix:      "Correct apiVersion or apiGroup, kind and name of the reference, or add the object.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return eachTemplateFile("", func(t *contract.Template) []contract.Finding { return checkReferences(b.Release, t) })(b)
+	},
+}, {
+	ID:       "clusterctl/template-cluster-name",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates: labels"),
+	Why:      "A machine, or a set of machines, of a cluster that the template does not create waits forever.",
+	Fix:      "Write the name of the Cluster.",
+	Check:    eachTemplateFile(contract.ClusterTemplate, checkClusterNames),
+}, {
+	ID:       "clusterctl/template-topology",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("ClusterClass definitions"),
+	Why:      "Cluster API rejects a Cluster whose topology does not fit its ClusterClass. clusterctl reads the ClusterClass from clusterclass-<name>.yaml of the same release unless the management cluster has it.",
+	Fix:      "Correct the topology, or add what the message names to the ClusterClass.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return eachTemplateFile(contract.ClusterTemplate, func(t *contract.Template) []contract.Finding { return checkTopologies(b.Release, t) })(b)
+	},
+}, {
+	ID:       "clusterctl/clusterclass-valid",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("ClusterClass definitions"),
+	Why:      "Cluster API rejects a ClusterClass with equal worker classes, with a patch that matches no template, uses an undefined variable or changes a field outside of spec, or with an invalid schema of a variable.",
+	Fix:      "Correct the field.",
+	Check:    eachTemplateFile("", checkClusterClassValid),
+}}
+
+// checkTemplateUnique finds equal keys of a mapping, and equal objects. It compares the names of objects with unknown values as they are
+// written.
+func checkTemplateUnique(t *contract.Template) (findings []contract.Finding) {
+	seen := map[object.Identity]bool{}
+	for _, o := range t.Objects {
+		if id := o.Identity(); seen[id] && o.Name != "" {
+			findings = append(findings, o.Finding("the template already has the object"))
+		}
+		seen[o.Identity()] = true
+		for value := range o.All() {
+			keys := map[string]bool{}
+			for key, field := range value.Fields() {
+				if keys[key] {
+					findings = append(findings, field.Finding("the field %s occurs twice", key))
+				}
+				keys[key] = true
+			}
+		}
+	}
+	return findings
+}
+
+// referenceFields are the fields of Cluster API with references to objects that a template creates.
+var referenceFields = []string{"infrastructureRef", "controlPlaneRef", "configRef", "templateRef", "ref"}
+
+// checkReferences finds references to objects that neither the template nor a ClusterClass of the release has.
+func checkReferences(release *contract.ReleaseFiles, t *contract.Template) (findings []contract.Finding) {
+	objects := slices.Clone(t.Objects)
+	for _, other := range release.Templates {
+		if strings.HasPrefix(other.File, contract.ClusterClassFile) && other.File != t.File {
+			objects = append(objects, other.Objects...)
+		}
+	}
+	for _, o := range t.Objects {
+		if !isOfClusterAPI(o) {
+			continue
+		}
+		for _, ref := range referencesIn(o) {
+			if missing := missingObject(ref, objects); missing != "" {
+				findings = append(findings, ref.Finding("%s", missing))
+			}
+		}
+	}
+	return findings
+}
+
+// referencesIn returns the references of an object that name a kind and an object. The field ref is one only in a ClusterClass.
+func referencesIn(o *contract.Object) (all []contract.Value) {
+	for value := range o.At("spec").All() {
+		for key, field := range value.Fields() {
+			isField := slices.Contains(referenceFields, key) && (key != "ref" || o.Kind.Kind == clusterClass)
+			if isField && field.At("kind").Text() != "" && field.At("name").Text() != "" {
+				all = append(all, field)
+			}
+		}
+	}
+	return all
+}
+
+// missingObject describes the object that a reference names, if none of the objects can be it.
+func missingObject(ref contract.Value, objects []*contract.Object) string {
+	group := ref.At("apiGroup").Text()
+	if version := ref.At("apiVersion").Text(); group == "" {
+		group, _, _ = strings.Cut(version, "/")
+	}
+	kind, name := schema.GroupKind{Group: group, Kind: ref.At("kind").Text()}, ref.At("name").Text()
+	for _, o := range objects {
+		isKind := o.Kind == kind || contract.IsUnknown(o.Kind.String()) || contract.IsUnknown(kind.String())
+		if isKind && canEqual(o.Name, name) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s %s of %s not found in the template", kind.Kind, name, cmp.Or(group, "the core group"))
+}
+
+// canEqual reports whether two texts are equal, or depend on different variables.
+func canEqual(a, b string) bool {
+	ofA, ofB := contract.VariablesOf(a), contract.VariablesOf(b)
+	return a == b || len(ofA) > 0 && len(ofB) > 0 && !slices.Equal(ofA, ofB)
+}
+
+const clusterClass = "ClusterClass"
+
+// isOfClusterAPI reports whether an object is of a kind of Cluster API or of a provider.
+func isOfClusterAPI(o *contract.Object) bool {
+	return o.Kind.Group == contract.CoreGroup || strings.HasSuffix(o.Kind.Group, "."+contract.CoreGroup)
+}
+
+// checkClusterNames compares the names of clusters in objects of Cluster API with those of the Clusters.
+func checkClusterNames(t *contract.Template) []contract.Finding {
+	clusters := t.OfKind(schema.GroupKind{Group: contract.CoreGroup, Kind: "Cluster"})
+	if len(clusters) == 0 {
+		return nil
+	}
+	return each(t.Objects, func(o *contract.Object) (findings []contract.Finding) {
+		if o.Kind.Group != contract.CoreGroup {
+			return nil
+		}
+		for _, name := range []contract.Value{
+			o.At("spec", "clusterName"), o.At("spec", "template", "spec", "clusterName"),
+			o.At("metadata", "labels", clusterNameLabel), o.At("spec", "selector", "matchLabels", clusterNameLabel), o.At("spec", "template", "metadata", "labels", clusterNameLabel),
+		} {
+			isCluster := slices.ContainsFunc(clusters, func(c *contract.Object) bool { return canEqual(c.Name, name.Text()) })
+			if name.Text() != "" && !isCluster {
+				findings = append(findings, name.Finding("Cluster %s not found in the template", name.Text()))
+			}
+		}
+		return findings
+	})
+}
+
+const clusterNameLabel = "cluster.x-k8s.io/cluster-name"

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReadTemplate_Values: fields have the values that clusterctl gives them, or are unknown.
+func TestReadTemplate_Values(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]string{
+		"a":                              "a",
+		"${A}":                           "unknown ${A}",
+		"${A:=b}":                        "b",
+		"${A=b}":                         "b",
+		"${A:-b}":                        "b",
+		"${A:=}":                         "unknown ${A}",
+		"${A:=${B}-c}":                   "unknown ${B}-c",
+		"x-${A}-y":                       "unknown x-${A}-y",
+		"${ A }":                         "unknown ${A}",
+		"'$${A}'":                        "${A}",
+		"${A/a/b}":                       "unknown ${A}",
+		"[\"${A:=b\nc}\"]":               "",
+		"'${A:=b}${A}'":                  "b",
+		"{b: c}\n  ${EXTRA}":             "",
+		"{b: c}\n  ${EXTRA:-d: e}\nf: 1": "",
+	} {
+		template := ReadTemplate("cluster-template.yaml", []byte("kind: X\nspec:\n  a: "+field+"\n"))
+		if len(template.Unreadable)+len(template.Invalid) > 0 {
+			t.Errorf("%q: %v %v", field, template.Unreadable, template.Invalid)
+			continue
+		}
+		got := template.Objects[0].At("spec", "a").Text()
+		if IsUnknown(got) {
+			got = "unknown " + Written(got)
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", field, got, want)
+		}
+	}
+}
+
+// TestReadTemplate_Lines: findings have the lines of the file, although values have other numbers of lines.
+func TestReadTemplate_Lines(t *testing.T) {
+	t.Parallel()
+	const text = `kind: A
+spec: ${A:=
+  b: c
+  d: e}
+---
+kind: B
+spec: ${B}
+---
+kind: ${C
+---
+kind: [
+---
+kind: D
+`
+	template := ReadTemplate("cluster-template.yaml", []byte(text))
+	var got []string
+	for _, f := range append(template.Invalid, template.Unreadable...) {
+		got = append(got, fmt.Sprint(template.InFile(f).Line, " ", strings.Split(f.Message, ":")[0]))
+	}
+	for _, o := range template.Objects {
+		got = append(got, fmt.Sprint(template.InFile(o.At("spec").Finding("x")).Line, " ", o.Kind.Kind))
+	}
+	want := []string{"9 invalid variable expression", "11 error converting YAML to JSON", "3 A", "7 B", "9 ${C", "13 D"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
