@@ -19,6 +19,7 @@ import (
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,7 +96,7 @@ type Options struct {
 // Scheme returns a scheme with every kind that the controllers read as a Go type.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, operatorv1alpha1.Install, v1alpha1.AddToScheme)
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, operatorv1alpha1.Install, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
 }
 

@@ -74,7 +74,7 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 	out := Object{
 		Reference: referenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
 		Action: Action(result.Action()), Ready: result.IsComplete(), Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
-		Paused: result.IsPaused(), Change: changeOf(result), Instructions: instructionsOf(actual),
+		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOf(actual),
 		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,
 	}
 	out.Owner = o.ownerIn(result)
@@ -87,6 +87,17 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 		out.Reason = incompleteReason(out, result.ProbeResults().Type(boxcutter.ProgressProbeType).Messages)
 	}
 	return out
+}
+
+// replacedIn returns the fields of an object that stay different although the last write had the desired values.
+func replacedIn(result machinery.ObjectResult) []string {
+	compared, ok := result.(interface {
+		CompareResult() machinery.CompareResult
+	})
+	if !ok || result.Action() != machinery.ActionIdle {
+		return nil
+	}
+	return compared.CompareResult().Modified()
 }
 
 // changeOf describes the fields of an object that differ from the desired ones, and the other field managers that own some.

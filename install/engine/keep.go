@@ -79,10 +79,11 @@ func (k *keeper) keep(rev Revision, found []Phase, asOf uint64) {
 	k.known[rev.Name] = keptPhases{rev.Key, phases}
 }
 
-// settled reports whether a phase is complete and nothing was written, nor is left to write.
+// settled reports whether a phase is complete and nothing was written, nor is left to write. A value that an admission plugin replaces
+// is written again from time to time.
 func (p Phase) settled() bool {
 	return p.Complete && !slices.ContainsFunc(p.Objects, func(o Object) bool {
-		return o.Action != Idle && o.Action != Progressed || o.Adoptable
+		return o.Action != Idle && o.Action != Progressed || o.Adoptable || o.Replaced != nil
 	})
 }
 

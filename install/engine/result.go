@@ -75,6 +75,8 @@ type Object struct {
 	Paused bool
 	// Change describes the fields that differ from the desired ones, and their field managers; empty if none do.
 	Change string
+	// Replaced are the fields whose value another than the desired one replaces in each write, as admission plugins can do; nil if there are none.
+	Replaced []string
 	// Instructions are the annotations that make another controller write the object, or claim it.
 	Instructions []string
 	// Adoptable is set if the object in the cluster has the annotation adopt-existing.

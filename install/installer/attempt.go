@@ -17,6 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -63,6 +64,7 @@ type Applier struct {
 	plans     planner
 	certified certified
 	contests  contests
+	replaced  replacements
 }
 
 // attempt is the result of reconciling one version once.
@@ -85,6 +87,8 @@ type attempt struct {
 	// contested are the objects of the current version whose reverts are paused, and next is the time until one of them ends.
 	contested string
 	next      time.Duration
+	// replaced is the event about values that admission plugins replace.
+	replaced []status.Event
 	// taken are the objects of cluster-capi-operator that this reconcile has adopted, and
 	// adopted those of the whole rollout.
 	taken   []object.Identity
@@ -139,6 +143,11 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	if out.scope == maintenance {
 		r.contests = r.contests.after(out.result, now)
 		out.contested, out.next = r.contests.message(now)
+		replaced := replacementsIn(out.result)
+		out.replaced, r.replaced = replaced.event(r.replaced), replaced
+		if len(replaced) > 0 && out.next == 0 {
+			out.next = replacedRecheck
+		}
 	}
 	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
 	return out

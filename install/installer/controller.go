@@ -245,7 +245,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
 		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
-		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contests)),
+		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contests), done.replaced),
 	}
 	if out.outcome.Reason == reason.RollingOut {
 		out.outcome.Recheck = max(0, deadline.Sub(now))

@@ -34,6 +34,8 @@ const (
 	ObjectsAdopted EventReason = "ObjectsAdopted"
 	// ObjectsReplaced: objects were deleted and created again, because an immutable field of them changed.
 	ObjectsReplaced EventReason = "ObjectsReplaced"
+	// ValuesReplaced: an admission plugin replaces values of the manifests in each write.
+	ValuesReplaced EventReason = "ValuesReplaced"
 	// OrphansRemoved: objects whose version does not exist were removed.
 	OrphansRemoved EventReason = "OrphansRemoved"
 	// CRDsKept: CRDs were retained when their version was removed.

@@ -85,6 +85,7 @@ func (d *Comparator) Compare(
 		return CompareResult{}, fmt.Errorf("comparing %s: %w", types.ToObjectRef(desired), err)
 	}
 	res.Comparison.Modified = ignoreServerDefaults(res.Comparison.Modified, desired, actual)
+	d.withoutOtherForms(&res, desired, actual)
 	return res, d.attribute(&res, typed.ignored, actual)
 }
 

@@ -396,3 +396,30 @@ func TestCompare_UnreadableSchemaIsError(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A value that the API server stores in another form is no difference; other values are, also of fields that the Go type does not have.
+func TestCompare_OtherFormsOfAValue(t *testing.T) {
+	for name, test := range map[string]struct {
+		desired, actual string // fields of the pod
+		want            []string
+	}{
+		"a quantity":                    {`resources: {requests: {cpu: 1000m}}`, `resources: {requests: {cpu: "1"}}`, nil},
+		"another quantity":              {`resources: {requests: {cpu: 1000m}}`, `resources: {requests: {cpu: "2"}}`, []string{`.spec.containers[name="main"].resources.requests.cpu`}},
+		"false":                         {`stdin: false`, ``, nil},
+		"true":                          {`stdin: true`, ``, []string{`.spec.containers[name="main"].stdin`}},
+		"a missing value":               {`workingDir: /`, ``, []string{`.spec.containers[name="main"].workingDir`}},
+		"a field that no Go type has":   {`invented: a`, ``, []string{".spec.containers"}},
+		"another value of such a field": {`invented: a`, `invented: b`, []string{".spec.containers"}},
+	} {
+		pod := func(fields string) *unstructured.Unstructured {
+			return object(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\nspec:\n  containers:\n  - name: main\n    "+fields+"\n")
+		}
+		got, err := comparator.Compare(pod(test.desired), pod(test.actual))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got.Modified()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,14 +20,29 @@ import (
 )
 
 // normalizations records the differences that remained after a write. The API server
-// may normalize a value ("1000m" to "1", false to absent). Without this record, the
-// engine would make a dry run of such a value at every reconcile.
+// may normalize a value of a kind without a Go type, and an admission plugin may replace
+// one. Without this record, the engine would make a dry run of such a value at every
+// reconcile.
+//
+// A record ends when the object changes, and after some minutes: another write may have
+// the desired value, because the admission plugin is gone.
 //
 // The zero value is ready to use. It is safe for concurrent use.
 type normalizations struct {
 	mu    sync.Mutex
-	known map[types.ObjectRef]string
+	known map[types.ObjectRef]normalization
 }
+
+// normalization is a record of one object.
+type normalization struct {
+	// differences identifies the differences and the state of the object.
+	differences string
+	// until is the end of the record.
+	until time.Time
+}
+
+// normalizedFor is the time after which a difference is tried again.
+const normalizedFor = 10 * time.Minute
 
 // record stores the differences that remained after the write.
 func (s *normalizations) record(desired, actual Object, result CompareResult) {
@@ -41,17 +58,17 @@ func (s *normalizations) record(desired, actual Object, result CompareResult) {
 		return
 	}
 	if s.known == nil {
-		s.known = map[types.ObjectRef]string{}
+		s.known = map[types.ObjectRef]normalization{}
 	}
-	s.known[ref] = left
+	s.known[ref] = normalization{left, time.Now().Add(normalizedFor)}
 }
 
-// matches reports whether exactly these differences remained after the last write.
+// matches reports whether exactly these differences remained after the last write, and the object has not changed since.
 func (s *normalizations) matches(desired, actual Object, result CompareResult) bool {
 	s.mu.Lock()
 	left, found := s.known[types.ToObjectRef(desired)]
 	s.mu.Unlock()
-	return found && left != "" && left == fingerprint(desired, actual, result)
+	return found && time.Now().Before(left.until) && left.differences == fingerprint(desired, actual, result)
 }
 
 // forget drops the record of an object.
@@ -62,7 +79,7 @@ func (s *normalizations) forget(obj Object) {
 }
 
 // fingerprint identifies the differences in an object: the fields with their
-// desired and actual values. It is empty on failure.
+// desired and actual values, and the state of the object. It is empty on failure.
 func fingerprint(desired, actual Object, result CompareResult) string {
 	wanted, wantedErr := content(desired)
 	present, presentErr := content(actual)
@@ -79,7 +96,15 @@ func fingerprint(desired, actual Object, result CompareResult) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s %x", actual.GetUID(), sha256.Sum256(data))
+	return fmt.Sprintf("%s %s %x", actual.GetUID(), stateOf(actual), sha256.Sum256(data))
+}
+
+// stateOf identifies the content of an object without its status, where the API server counts its changes.
+func stateOf(obj Object) string {
+	if generation := obj.GetGeneration(); generation > 0 {
+		return strconv.FormatInt(generation, 10)
+	}
+	return obj.GetResourceVersion()
 }
 
 // content returns the object's unstructured content, which must not be modified.

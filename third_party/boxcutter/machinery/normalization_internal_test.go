@@ -4,6 +4,8 @@ package machinery
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -46,6 +48,32 @@ func TestValueAt_OfPaths(t *testing.T) {
 	}
 }
 
+func changed(object *unstructured.Unstructured, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	object = object.DeepCopy()
+	change(object)
+	return object
+}
+
+// A difference is tried again after some time: the admission plugin that caused it may be gone.
+func TestNormalizations_End(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"key": "1"}}}
+		differs := CompareResult{Comparison: &typed.Comparison{
+			Modified: fieldpath.NewSet(fieldpath.MakePathOrDie("data", "key")), Removed: fieldpath.NewSet(), Added: fieldpath.NewSet(),
+		}}
+		records := &normalizations{}
+		records.record(object, object, differs)
+		time.Sleep(normalizedFor - time.Second)
+		if !records.matches(object, object, differs) {
+			t.Error("the record has ended too early")
+		}
+		time.Sleep(time.Second)
+		if records.matches(object, object, differs) {
+			t.Error("the record does not end")
+		}
+	})
+}
+
 // TestNormalizations_Matches: only the same remaining difference of the same object is accepted.
 func TestNormalizations_Matches(t *testing.T) {
 	object := func(uid, value string) *unstructured.Unstructured {
@@ -69,10 +97,17 @@ func TestNormalizations_Matches(t *testing.T) {
 		"another value":         {object("", "1000m"), object("u", "2"), false},
 		"another desired value": {object("", "2000m"), object("u", "1"), false},
 		"a new object":          {object("", "1000m"), object("v", "1"), false},
+		"a changed object":      {object("", "1000m"), changed(object("u", "1"), func(o *unstructured.Unstructured) { o.SetGeneration(2) }), false},
+		"another write of an object without generation": {object("", "1000m"), changed(object("u", "1"), func(o *unstructured.Unstructured) { o.SetResourceVersion("2") }), false},
 	} {
 		if got := records.matches(test.desired, test.actual, differs); got != test.want {
 			t.Errorf("%s: got %t", name, got)
 		}
+	}
+	counted := changed(object("u", "1"), func(o *unstructured.Unstructured) { o.SetGeneration(1) })
+	records.record(object("", "1000m"), counted, differs)
+	if !records.matches(object("", "1000m"), changed(counted, func(o *unstructured.Unstructured) { o.SetResourceVersion("3") }), differs) {
+		t.Error("the difference does not match after a change of the status")
 	}
 	records.forget(object("", "1000m"))
 	if records.matches(object("", "1000m"), object("u", "1"), differs) {

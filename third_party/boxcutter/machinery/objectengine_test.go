@@ -5,6 +5,7 @@ package machinery_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -367,6 +368,39 @@ func TestReconcile_NormalizedValuesAreNotWritten(t *testing.T) {
 	c.edit(t, configMap(t), `{"data":{"size":"4"}}`)
 	if action := step("3.00"); action != machinery.ActionRecovered {
 		t.Errorf("action is %s, want the edit to be reverted", action)
+	}
+}
+
+// A value that an admission plugin has replaced is written again once the plugin is gone and another actor has changed the object.
+func TestReconcile_ReplacedValueIsRestored(t *testing.T) {
+	c := newCluster(t)
+	replace := func(ctx context.Context, server client.Client, obj runtime.ApplyConfiguration) error {
+		stored := configMap(t)
+		patch := client.RawPatch(apitypes.MergePatchType, []byte(`{"data":{"size":"9"}}`))
+		if err := server.Patch(ctx, stored, patch, client.FieldOwner(fieldOwner)); err != nil {
+			return err
+		}
+		obj.(runtime.Unstructured).SetUnstructuredContent(stored.Object)
+		return nil
+	}
+	engine := c.engine()
+	step := func() machinery.Action {
+		result, err := engine.Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Action()
+	}
+	step()
+	c.afterApply = replace
+	c.edit(t, configMap(t), `{"data":{"size":"5"}}`)
+	if actions := []machinery.Action{step(), step()}; actions[0] != machinery.ActionRecovered || actions[1] != machinery.ActionIdle {
+		t.Fatalf("actions are %v with the plugin", actions)
+	}
+	c.afterApply = nil
+	c.edit(t, configMap(t), `{"data":{"other":"5"}}`)
+	if action := step(); !slices.Contains([]machinery.Action{machinery.ActionUpdated, machinery.ActionRecovered}, action) {
+		t.Errorf("action is %s without the plugin, want the value to be restored", action)
 	}
 }
 
