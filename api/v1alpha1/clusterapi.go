@@ -188,7 +188,8 @@ type Version struct {
 	Revision int64 `json:"revision"`
 
 	// installedAs is the version that owns the installed objects, if it is not this one. It is set if this version
-	// was created from other inputs but has the same objects, so that no object is written.
+	// was created from other inputs but has the same objects, so that no object is written. Components with another
+	// owner name it.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	InstalledAs string `json:"installedAs,omitempty"`
@@ -345,6 +346,12 @@ type Component struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	ConfigMaps []string `json:"configMaps,omitempty"`
+
+	// installedAs is the version that first rendered exactly these objects, if it is not this one. The objects name it as their
+	// owner: a version with an unchanged component writes none of its objects.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	InstalledAs string `json:"installedAs,omitempty"`
 }
 
 // Verdict is the result of a signature policy for an image.

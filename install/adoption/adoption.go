@@ -109,8 +109,9 @@ func Possible(o engine.Object, former Candidates) bool {
 func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine.Result) error {
 	var manifests map[object.Identity]*unstructured.Unstructured
 	var failed []error
+	owners := rev.Owners()
 	for o := range result.Objects() {
-		if o.Action == engine.Collision || !o.Adoptable || o.Owner != engine.VersionOwner(rev.Owner) {
+		if o.Action == engine.Collision || !o.Adoptable || o.Owner != engine.VersionOwner(o.Owner.Name) || !owners.Has(o.Owner.Name) {
 			continue
 		}
 		if manifests == nil {

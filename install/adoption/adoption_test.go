@@ -235,7 +235,7 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	}}}}
 	inManifest := settings("adopted")
 	inManifest.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "x"})
-	rev := engine.Revision{Name: "4.22.0-3", Owner: "4.22.0-1", Phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{inManifest}}}}
+	rev := engine.Revision{Name: "4.22.0-3", Phases: []revision.Phase{{Name: "core", Part: revision.Part{Owner: "4.22.0-1"}, Objects: []*unstructured.Unstructured{inManifest}}}}
 	if err := adopter.Finish(t.Context(), rev, result); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error is %v, want that of the rejected patch", err)
 	}

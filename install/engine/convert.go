@@ -186,16 +186,15 @@ func rejectionOf(invalid *validation.PhaseValidationError) *Rejection {
 	return out
 }
 
-func removalOf(result machinery.RevisionTeardownResult) Removal {
-	out := Removal{Complete: result.IsComplete()}
+func removedPhases(result machinery.RevisionTeardownResult) (phases []RemovedPhase) {
 	for _, phase := range result.GetPhases() {
 		removed := RemovedPhase{Name: phase.GetName(), Complete: phase.IsComplete()}
 		for _, ref := range phase.Waiting() {
 			removed.Waiting = append(removed.Waiting, Reference{identityOf(ref), ref.Version})
 		}
-		out.Phases = append(out.Phases, removed)
+		phases = append(phases, removed)
 	}
-	return out
+	return phases
 }
 
 func identityOf(ref types.ObjectRef) object.Identity {

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -62,16 +63,16 @@ type Apply struct {
 	Adopt sets.Set[object.Identity]
 	// Paused reports whether an object is only compared; nil pauses none.
 	Paused func(object.Identity) bool
-	// Older returns the objects of an older revision by its number; nil if they are unknown.
+	// Older returns the objects of an older owner by its revision number; nil if they are unknown.
 	// Objects that the revision shares with it get one write.
 	Older func(number int64) map[object.Identity]*unstructured.Unstructured
 }
 
 // Watch has the cache watch the kinds of a revision.
 func (e *Engine) Watch(ctx context.Context, rev Revision) error {
-	err := e.watches.Watch(ctx, ownerOf(rev.Owner), rev.kinds())
+	err := e.watches.Watch(ctx, ownerOf(rev.Name), rev.kinds())
 	if meta.IsNoMatchError(err) { // The original boxcutter fails; an object of a kind that is not served is rejected later.
-		err = e.watches.Watch(ctx, ownerOf(rev.Owner), served(e.mapper, rev.kinds()))
+		err = e.watches.Watch(ctx, ownerOf(rev.Name), served(e.mapper, rev.kinds()))
 	}
 	if err != nil {
 		return fmt.Errorf("watching the objects of version %s: %w", rev.Name, err)
@@ -93,7 +94,7 @@ func served(mapper meta.RESTMapper, kinds sets.Set[schema.GroupVersionKind]) set
 // Forget ends the watches that only a removed revision needed.
 func (e *Engine) Forget(ctx context.Context, rev Revision) error {
 	e.kept.forget(rev.Name)
-	if err := e.watches.Free(ctx, ownerOf(rev.Owner)); err != nil {
+	if err := e.watches.Free(ctx, ownerOf(rev.Name)); err != nil {
 		return fmt.Errorf("stopping the watches of version %s: %w", rev.Name, err)
 	}
 	return nil
@@ -119,15 +120,15 @@ func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
 
 func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...boxcutter.RevisionReconcileOption) (Result, error) {
 	if how.Ordered && e.kept.of(rev) == nil {
-		if err := validation.NewRevisionValidator().Validate(ctx, e.packed(rev, rev.Phases)); err != nil {
+		if err := validation.NewRevisionValidator().Validate(ctx, e.packed(rev.Name, 0, rev.Phases...)); err != nil {
 			return Result{Invalid: err}, nil
 		}
 	}
-	options := append(reconcileOptions(rev, how), further...)
+	common := append(further, engineOptions, sharedWith(rev, how.Older))
 	var out Result
 	var failed []error
 	for _, phase := range rev.Phases {
-		result, err := e.applyPhase(ctx, rev, phase, options)
+		result, err := e.applyPhase(ctx, rev, phase, append(reconcileOptions(phase, how), common...))
 		out.Phases = append(out.Phases, result...)
 		failed = append(failed, err)
 		if apierrors.IsTooManyRequests(err) || how.Ordered && (err != nil || !(Result{Phases: result}).Complete()) {
@@ -143,7 +144,7 @@ func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Ph
 	if kept, unchanged := e.kept.unchanged(ctx, rev, phase.Name); unchanged {
 		return []Phase{kept}, nil
 	}
-	whole, err := e.unpacked(rev, phase)
+	whole, err := e.unpacked(phase)
 	if err != nil {
 		return nil, err
 	}
@@ -154,13 +155,22 @@ func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Ph
 	return found, err
 }
 
-// Remove deletes the objects that only this revision controls, last phase first.
+// Remove deletes the objects that only the owners of this revision control, last phase first. It continues with a phase
+// when no object of the later ones is left.
 func (e *Engine) Remove(ctx context.Context, rev Revision, how Remove) (Removal, error) {
-	result, err := e.revisions.Teardown(ctx, e.packed(rev, reversed(rev.Phases)), how.options(rev)...)
-	if err != nil {
-		return Removal{}, err
+	out := Removal{Complete: true}
+	for _, phase := range slices.Backward(rev.Phases) {
+		result, err := e.revisions.Teardown(ctx, e.packed(phase.Owner, phase.Number, reversed(phase)), how.options(phase)...)
+		if err != nil {
+			return Removal{}, err
+		}
+		out.Complete = result.IsComplete()
+		out.Phases = append(out.Phases, removedPhases(result)...)
+		if !out.Complete {
+			break
+		}
 	}
-	return removalOf(result), nil
+	return out, nil
 }
 
 // Remove is the manner in which a revision is removed.
@@ -171,33 +181,32 @@ type Remove struct {
 	Writers map[object.Identity]client.Writer
 }
 
-func (r Remove) options(rev Revision) []boxcutter.RevisionTeardownOption {
+func (r Remove) options(phase revision.Phase) []boxcutter.RevisionTeardownOption {
 	out := []boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors(), engineOptions}
-	for _, phase := range rev.Phases {
-		var options []boxcutter.PhaseTeardownOption
-		for _, obj := range phase.Objects {
-			id := object.IdentityOf(obj)
-			if r.Orphan.Has(id) {
-				options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithOrphan()))
-			} else if writer := r.Writers[id]; writer != nil {
-				options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithTeardownWriter(writer)))
-			}
+	var options []boxcutter.PhaseTeardownOption
+	for _, obj := range phase.Objects {
+		id := object.IdentityOf(obj)
+		if r.Orphan.Has(id) {
+			options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithOrphan()))
+		} else if writer := r.Writers[id]; writer != nil {
+			options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithTeardownWriter(writer)))
 		}
-		if options != nil {
-			out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
-		}
+	}
+	if options != nil {
+		out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
 	}
 	return out
 }
 
-// Controlled returns a revision with the objects that it controls, and no others.
+// Controlled returns a revision with the objects that its owners control, and no others.
 func (e *Engine) Controlled(ctx context.Context, rev Revision, reader client.Reader) (Revision, error) {
 	out := rev
 	out.Key, out.Phases = "", nil
 	for _, phase := range rev.Phases {
-		kept := revision.Phase{Name: phase.Name}
+		kept := phase
+		kept.Objects = nil
 		for _, obj := range phase.Objects {
-			controls, err := e.controls(ctx, rev, obj, reader)
+			controls, err := e.controls(ctx, phase.Owner, obj, reader)
 			if err != nil {
 				return Revision{}, err
 			}
@@ -212,7 +221,7 @@ func (e *Engine) Controlled(ctx context.Context, rev Revision, reader client.Rea
 	return out, nil
 }
 
-func (e *Engine) controls(ctx context.Context, rev Revision, obj *unstructured.Unstructured, reader client.Reader) (bool, error) {
+func (e *Engine) controls(ctx context.Context, owner string, obj *unstructured.Unstructured, reader client.Reader) (bool, error) {
 	actual, err := referenceTo(obj).Read(ctx, reader)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
@@ -220,5 +229,5 @@ func (e *Engine) controls(ctx context.Context, rev Revision, obj *unstructured.U
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
 	}
-	return e.Owners.Controls(rev.Owner, actual), nil
+	return e.Owners.Controls(owner, actual), nil
 }

@@ -33,16 +33,12 @@ import (
 
 // A teardown deletes an object before those that it depends on.
 func TestReversed_ObjectsOfEachPhase(t *testing.T) {
-	phases := []revision.Phase{
-		{Name: "a", Objects: []*unstructured.Unstructured{settings("1", ""), settings("2", "")}}, {Name: "b", Objects: []*unstructured.Unstructured{settings("3", "")}},
-	}
+	phase := revision.Phase{Name: "a", Objects: []*unstructured.Unstructured{settings("1", ""), settings("2", ""), settings("3", "")}}
 	var got []string
-	for _, phase := range reversed(phases) {
-		for _, obj := range phase.Objects {
-			got = append(got, phase.Name+obj.GetName())
-		}
+	for _, obj := range reversed(phase).Objects {
+		got = append(got, obj.GetName())
 	}
-	if diff := cmp.Diff([]string{"a2", "a1", "b3"}, got); diff != "" || phases[0].Objects[0].GetName() != "1" {
+	if diff := cmp.Diff([]string{"3", "2", "1"}, got); diff != "" || phase.Objects[0].GetName() != "1" {
 		t.Errorf("objects (-want +got), or the argument was changed:\n%s", diff)
 	}
 }
@@ -78,7 +74,7 @@ func TestAsApplied(t *testing.T) {
 func TestPacked_SharesNoObject(t *testing.T) {
 	engine, obj := &Engine{Owners: NewOwners(scheme.Scheme)}, settings("a", "red")
 	phases := []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{obj}}}
-	for _, phase := range engine.packed(Revision{Owner: "4.22.0-1"}, phases).GetPhases() {
+	for _, phase := range engine.packed("4.22.0-1", 1, phases...).GetPhases() {
 		for _, given := range phase.GetObjects() {
 			given.SetLabels(map[string]string{"x": "y"})
 		}
@@ -115,8 +111,9 @@ func TestEngine_Controlled(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithObjects(ours, theirs).Build()
-	rev := Revision{Name: "4.22.0-3", Owner: "4.22.0-1", Key: "key", Phases: []revision.Phase{
-		{Name: "a", Objects: []*unstructured.Unstructured{settings("theirs", ""), settings("gone", "")}}, {Name: "b", Objects: []*unstructured.Unstructured{settings("ours", "")}},
+	first := revision.Part{Owner: "4.22.0-1"}
+	rev := Revision{Name: "4.22.0-3", Key: "key", Phases: []revision.Phase{
+		{Name: "a", Part: first, Objects: []*unstructured.Unstructured{settings("theirs", ""), settings("gone", "")}}, {Name: "b", Part: first, Objects: []*unstructured.Unstructured{settings("ours", "")}},
 	}}
 	got, err := engine.Controlled(t.Context(), rev, cluster)
 	if err != nil || len(got.Phases) != 1 || got.Phases[0].Name != "b" || got.Key != "" || len(rev.Phases) != 2 {

@@ -26,26 +26,23 @@ import (
 // availableProbe is the type of the probe that checks availability.
 const availableProbe = "Available"
 
-// reconcileOptions returns the options of one call of Apply.
-func reconcileOptions(rev Revision, how Apply) []boxcutter.RevisionReconcileOption {
+// reconcileOptions returns the options of one phase.
+func reconcileOptions(phase revision.Phase, how Apply) []boxcutter.RevisionReconcileOption {
 	options := []boxcutter.RevisionReconcileOption{
-		boxcutter.WithProbe(boxcutter.ProgressProbeType, progressProbe(rev)),
+		boxcutter.WithProbe(boxcutter.ProgressProbeType, progressProbe(phase)),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
-		engineOptions, sharedWith(rev, how.Older),
 	}
-	for _, phase := range rev.Phases {
-		if adopt := adoptions(phase, how); adopt != nil {
-			options = append(options, boxcutter.WithPhaseReconcileOptions(phase.Name, adopt...))
-		}
+	if adopt := adoptions(phase, how); adopt != nil {
+		options = append(options, boxcutter.WithPhaseReconcileOptions(phase.Name, adopt...))
 	}
 	return options
 }
 
-// progressProbe returns the probe that a phase of a revision waits for. Objects that a
-// newer revision has adopted are ready.
-func progressProbe(rev Revision) types.Prober {
-	return probe.UnlessAdopted(rev.Number, probing.And{types.ProbeFunc(notDeleted), probe.Progress()})
+// progressProbe returns the probe that a phase waits for. Objects that a newer owner has
+// adopted are ready.
+func progressProbe(phase revision.Phase) types.Prober {
+	return probe.UnlessAdopted(phase.Number, probing.And{types.ProbeFunc(notDeleted), probe.Progress()})
 }
 
 // notDeleted fails for an object that is being deleted: a finalizer blocks the
@@ -123,7 +120,7 @@ func (c concurrency) set(options any) {
 	}
 }
 
-// unchangedSince reports whether the revision with a number has the same object. Such an
+// unchangedSince reports whether the owner with a number has the same object. Such an
 // object gets one write in an upgrade: boxcutter need not find out whether the new revision
 // drops fields of it.
 type unchangedSince func(obj client.Object, number int64) bool

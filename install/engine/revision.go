@@ -17,20 +17,24 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Revision is a set of objects with one owner, in the phases in which they are applied. It
-// is not changed after it was made.
+// Revision is a set of objects in the phases in which they are applied. It is not changed after it was made.
 type Revision struct {
-	// Name is the version that the revision is a part of, for messages.
+	// Name is the version that the revision is a part of.
 	Name string
-	// Owner is the version that the objects name as their owner, and Number its revision
-	// number. Owner differs from Name if the version adopted the objects of an older version
-	// unchanged.
-	Owner  string
-	Number int64
-	// Phases are the phases with their objects. CRDs may be packed.
+	// Phases are the phases with their objects, each with its owner: for boxcutter, each phase is a revision of its own. CRDs may
+	// be packed.
 	Phases []revision.Phase
 	// Key identifies the objects of the phases; empty if no result may be kept.
 	Key string
+}
+
+// Owners returns the versions that the objects of the revision name as their owners.
+func (r Revision) Owners() sets.Set[string] {
+	owners := sets.New[string]()
+	for _, phase := range r.Phases {
+		owners.Insert(phase.Owner)
+	}
+	return owners
 }
 
 func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
@@ -45,7 +49,7 @@ func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
 
 // unpacked returns a phase of a revision as a boxcutter revision whose objects can be
 // applied. The objects are copies.
-func (e *Engine) unpacked(rev Revision, phase revision.Phase) (boxcutter.Revision, error) {
+func (e *Engine) unpacked(phase revision.Phase) (boxcutter.Revision, error) {
 	objects := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
 		whole, err := crdpack.Unpack(obj)
@@ -54,12 +58,12 @@ func (e *Engine) unpacked(rev Revision, phase revision.Phase) (boxcutter.Revisio
 		}
 		objects[i] = asApplied(whole)
 	}
-	return e.boxcutterRevision(rev, []boxcutter.Phase{boxcutter.NewPhase(phase.Name, objects)}), nil
+	return e.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects)), nil
 }
 
-// packed returns phases of a revision as a boxcutter revision that can be checked and torn
+// packed returns phases of an owner as a boxcutter revision that can be checked and torn
 // down, but not applied, because its CRDs may be packed. The objects are copies.
-func (e *Engine) packed(rev Revision, of []revision.Phase) boxcutter.Revision {
+func (e *Engine) packed(owner string, number int64, of ...revision.Phase) boxcutter.Revision {
 	phases := make([]boxcutter.Phase, len(of))
 	for i, phase := range of {
 		objects := make([]client.Object, len(phase.Objects))
@@ -68,27 +72,24 @@ func (e *Engine) packed(rev Revision, of []revision.Phase) boxcutter.Revision {
 		}
 		phases[i] = boxcutter.NewPhase(phase.Name, objects)
 	}
-	return e.boxcutterRevision(rev, phases)
+	return e.boxcutterRevision(owner, number, phases...)
 }
 
-func (e *Engine) boxcutterRevision(rev Revision, phases []boxcutter.Phase) boxcutter.Revision {
+func (e *Engine) boxcutterRevision(name string, number int64, phases ...boxcutter.Phase) boxcutter.Revision {
 	// Options are passed in one call: the original's builder replaces earlier ones.
-	owner := boxcutter.WithOwner(ownerOf(rev.Owner), e.Owners)
-	return boxcutter.NewRevision(rev.Owner, rev.Number, phases).
+	owner := boxcutter.WithOwner(ownerOf(name), e.Owners)
+	return boxcutter.NewRevision(name, number, phases).
 		WithReconcileOptions(owner, boxcutter.WithSiblingOwnerClassifier(isVersion)).
 		WithTeardownOptions(owner)
 }
 
-// reversed returns the phases with their objects in reverse order. boxcutter tears a
+// reversed returns a phase with its objects in reverse order. boxcutter tears a
 // phase down in the order of its objects, and an object must be deleted before the
 // objects that it depends on.
-func reversed(phases []revision.Phase) []revision.Phase {
-	out := slices.Clone(phases)
-	for i := range out {
-		out[i].Objects = slices.Clone(out[i].Objects)
-		slices.Reverse(out[i].Objects)
-	}
-	return out
+func reversed(phase revision.Phase) revision.Phase {
+	phase.Objects = slices.Clone(phase.Objects)
+	slices.Reverse(phase.Objects)
+	return phase
 }
 
 // asApplied returns a copy of an object without the adopt-existing annotation, which only

@@ -100,7 +100,8 @@ type attempt struct {
 // attempt reconciles a version in these steps:
 //
 //  1. divide it into phases, check the permissions for all of them before the first object of
-//     a new version is written, and watch the kinds of its objects;
+//     a new version is written, leave out the phases that the current version maintains, and watch
+//     the kinds of its objects;
 //  2. create the certificate authority, and write its bundle into the objects that trust it;
 //  3. leave out the objects that it no longer controls, if the version was superseded;
 //  4. check its unmanaged CRDs, where OpenShift's checker does not;
@@ -115,6 +116,9 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
 			return out
 		}
+	}
+	if out.scope != maintenance {
+		out.plan = out.plan.without(s.currentParts())
 	}
 	if out.err = r.Engine.Watch(ctx, out.plan.revision()); out.err != nil {
 		return out
@@ -153,12 +157,13 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	return out
 }
 
-// prepare divides a version into phases and has the cache watch its kinds.
-func (r *Applier) prepare(ctx context.Context, v version) (plan, error) {
+// prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.
+func (r *Applier) prepare(ctx context.Context, v version, others sets.Set[revision.Part]) (plan, error) {
 	p, err := r.planOf(ctx, v)
 	if err != nil {
 		return p, err
 	}
+	p = p.without(others)
 	return p, r.Engine.Watch(ctx, p.revision())
 }
 
@@ -241,20 +246,37 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	}
 }
 
-// older returns a function that returns the objects of an older version by its revision
-// number; nil if it cannot be read, or if status.versions no longer has it.
+// older returns a function that returns the objects of an older owner by its revision
+// number, from the versions in status.versions that can be read.
 func (r *Applier) older(s state) func(number int64) map[object.Identity]*unstructured.Unstructured {
 	return func(number int64) map[object.Identity]*unstructured.Unstructured {
-		v, err := s.loadNumber(number)
-		if err != nil {
-			return nil
+		var owned []revision.Phase
+		for _, entry := range s.Cluster.Status.Versions {
+			if !owns(entry, number) {
+				continue
+			}
+			v, err := s.load(entry)
+			if err != nil {
+				continue
+			}
+			p, err := r.plans.of(v)
+			if err != nil {
+				continue
+			}
+			owned = append(owned, slices.DeleteFunc(slices.Clone(p.phases), func(phase revision.Phase) bool { return phase.Number != number })...)
 		}
-		p, err := r.plans.of(v)
-		if err != nil {
-			return nil
-		}
-		return revision.ByIdentity(p.phases)
+		return revision.ByIdentity(owned)
 	}
+}
+
+// owns reports whether a version has parts whose owner has a revision number.
+func owns(version v1alpha1.Version, number int64) bool {
+	for part := range revision.PartsOf(version) {
+		if owner, err := revision.Number(part.Owner); err == nil && owner == number {
+			return true
+		}
+	}
+	return false
 }
 
 // incompatibility returns the reason why a CRD is not known to be compatible with the
@@ -264,12 +286,12 @@ func (r *Applier) incompatibility(ctx context.Context, s state, crd string, numb
 	if err != nil {
 		return "", err
 	}
-	if served {
-		return r.Checker.Unmet(ctx, revision.RequirementName(crd, number))
-	}
 	former, err := s.loadNumber(number)
 	if err != nil {
 		return "", err
+	}
+	if served {
+		return r.Checker.Unmet(ctx, revision.RequirementName(crd, former.number))
 	}
 	p, err := r.plans.of(former)
 	if err != nil {

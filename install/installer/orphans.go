@@ -3,9 +3,9 @@
 package installer
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -25,27 +26,53 @@ import (
 // orphanRecheck is the time until the next search while orphans exist.
 const orphanRecheck = 5 * time.Second
 
-// owners returns the versions that objects may name as their owner: those with a ConfigMap, and those in the status. During an
-// uninstall the status keeps the entries of removed versions.
-func (s state) owners() sets.Set[string] {
-	known := sets.New[string]()
+// owners returns the versions that objects may name as their owner: the owners of the parts of the versions with a ConfigMap, and of those
+// in the status. During an uninstall the status keeps the entries of removed versions. With an error, owners are missing.
+func (s state) owners() (sets.Set[string], error) {
+	names := sets.New(s.versionNames()...)
 	if !s.Uninstalling() {
 		for _, entry := range s.Cluster.Status.Versions {
-			known.Insert(entry.Name, cmp.Or(entry.InstalledAs, entry.Name))
+			names.Insert(entry.Name)
 		}
 	}
-	for i := range s.ConfigMaps {
-		if name := versionOf(s.ConfigMaps[i]); name != "" {
-			known.Insert(name, cmp.Or(s.ConfigMaps[i].Annotations[v1alpha1.InstalledAsAnnotation], name))
+	known := names.Clone()
+	for name := range names {
+		parts, err := s.partsOf(name)
+		if err != nil {
+			return nil, err
+		}
+		for part := range parts {
+			known.Insert(part.Owner)
 		}
 	}
-	return known
+	return known, nil
+}
+
+// partsOf returns the parts of a version: from the status, or from its ConfigMaps if the status has no entry.
+func (s state) partsOf(name string) (sets.Set[revision.Part], error) {
+	if entry := s.Cluster.Status.Version(name); entry != nil {
+		return revision.PartsOf(*entry), nil
+	}
+	v, err := s.read(name)
+	if err != nil {
+		return nil, err
+	}
+	set, err := v.stored.DecodePacked()
+	if err != nil {
+		return nil, fmt.Errorf("reading version %s: %w", name, err)
+	}
+	return revision.PartsOf(v1alpha1.Version{Name: v.owner, Components: set.Components()}), nil
 }
 
 // removeOrphans removes the objects of versions that do not exist. It searches at the first reconcile of a process, after the removal of
 // a version, and when an object of such a version is created or changed. While there are some, the outcome is a removal.
 func (r *Reconciler) removeOrphans(ctx context.Context, s state, outcome *status.Outcome) {
-	known, changed := s.owners(), r.Applier.Engine.Changes.TakeOwners()
+	known, err := s.owners()
+	if err != nil { // the removal of the unreadable version reports the error; its objects must not look like orphans
+		r.searched = nil
+		return
+	}
+	changed := r.Applier.Engine.Changes.TakeOwners()
 	if r.searched != nil && known.IsSuperset(r.searched) && known.IsSuperset(changed) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -24,6 +25,8 @@ type plan struct {
 	// itself. Then the phases do not contain them.
 	checks []*unstructured.Unstructured
 	phases []revision.Phase
+	// others are the phases that another version installs. They are not applied or removed.
+	others []revision.Phase
 	// authority is the CA bundle that the objects trust; empty if they request none.
 	authority string
 	// partial is set if the phases have only the objects that the version still controls.
@@ -36,7 +39,7 @@ func (v version) plan() (plan, error) {
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("reading version %s: %w", v.name, err)
 	}
-	phases, err := revision.Phases(v.name, v.number, set, v.unmanaged)
+	phases, err := revision.Phases(v.owner, v.number, set, v.unmanaged)
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
 	}
@@ -58,11 +61,25 @@ func (p plan) key() string {
 
 // revision returns the revision that the engine applies.
 func (p plan) revision() engine.Revision {
-	out := engine.Revision{Name: p.name, Owner: p.owner, Number: p.number, Phases: p.phases}
+	out := engine.Revision{Name: p.name, Phases: p.phases}
 	if !p.partial {
 		out.Key = p.key()
 	}
 	return out
+}
+
+// without returns the plan without parts that another version installs.
+func (p plan) without(parts sets.Set[revision.Part]) plan {
+	phases := p.phases
+	p.phases, p.others = nil, slices.Clone(p.others)
+	for _, phase := range phases {
+		if parts.Has(phase.Part) {
+			p.others = append(p.others, phase)
+		} else {
+			p.phases = append(p.phases, phase)
+		}
+	}
+	return p
 }
 
 // controlled returns the plan with the objects that the version still controls.
@@ -105,7 +122,7 @@ func (p plan) copied() (plan, []*unstructured.Unstructured) {
 
 // related returns the related objects of the version.
 func (p plan) related() []configv1.ObjectReference {
-	return status.RelatedObjects(p.phases, p.unmanaged)
+	return status.RelatedObjects(slices.Concat(p.phases, p.others), p.unmanaged)
 }
 
 // all returns the phases with the phase of the checks.

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 )
 
@@ -87,15 +86,4 @@ func (s state) versionNames() []string {
 		}
 	}
 	return union(names, nil)
-}
-
-// handedOver reports whether a newer version has adopted the objects of a version
-// unchanged, so that both have the same owner. Only the newest version with that owner
-// removes the objects.
-func (s state) handedOver(name string) bool {
-	owner := installedAs(s.ConfigMaps, name)
-	number, err := revision.Number(name)
-	return err == nil && slices.ContainsFunc(s.Cluster.Status.Versions, func(v v1alpha1.Version) bool {
-		return v.Revision > number && cmp.Or(v.InstalledAs, v.Name) == owner
-	})
 }

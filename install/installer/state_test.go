@@ -3,37 +3,88 @@
 package installer
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 )
 
-func TestHandedOver_AllButTheNewestVersion(t *testing.T) {
-	configMap := func(name, as string) corev1.ConfigMap {
-		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.InstalledAsAnnotation: as}}}
-	}
-	w := state{snapshot.Snapshot{
-		Cluster: &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{Versions: []v1alpha1.Version{
-			{Name: "4.22.0-2", Revision: 2, InstalledAs: "4.22.0-1"}, {Name: "4.22.0-3", Revision: 3, InstalledAs: "4.22.0-1"},
-			{Name: "4.22.0-4", Revision: 4}, {Name: "4.22.0-5", Revision: 5, InstalledAs: "4.22.0-4"},
-		}}},
-		ConfigMaps: []corev1.ConfigMap{
-			configMap("4.22.0-1", ""), configMap("4.22.0-2", "4.22.0-1"), configMap("4.22.0-3", "4.22.0-1"),
-			configMap("4.22.0-4", ""), configMap("4.22.0-5", "4.22.0-4"), configMap("4.22.0-6", ""),
-		},
-	}}
-	for name, want := range map[string]bool{
-		"4.22.0-1": true, "4.22.0-2": true, "4.22.0-3": false, "4.22.0-4": true, "4.22.0-5": false, "4.22.0-6": false, "no-version": false,
-	} {
-		if got := w.handedOver(name); got != want {
-			t.Errorf("version %s is handed over: %t, want %t", name, got, want)
+// The parts of a version that is removed stay if another version installs them. Of versions that are removed together, only the
+// newest one with a part removes it.
+func TestOtherParts_OfVersionsInUse(t *testing.T) {
+	version := func(number int64, components ...string) v1alpha1.Version { // with the numbers of the owners
+		out := v1alpha1.Version{Name: fmt.Sprintf("4.22.0-%d", number), Revision: number}
+		for i, owner := range components {
+			out.Components = append(out.Components, v1alpha1.Component{Name: string(rune('a' + i)), Type: "core", InstalledAs: owner})
 		}
+		return out
+	}
+	s := state{snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{
+		CurrentVersion: "4.22.0-2", DesiredVersion: "4.22.0-6",
+		Versions: []v1alpha1.Version{
+			version(1, "", ""), version(2, "4.22.0-1", ""), version(3, "4.22.0-1", "4.22.0-2", ""), version(4, "4.22.0-1", "", "4.22.0-3"),
+			version(5, "", "4.22.0-4"), version(6, "", ""),
+		},
+	}}}}
+	for _, kept := range []string{"4.22.0-2", "4.22.0-3", "4.22.0-6"} {
+		s.ConfigMaps = append(s.ConfigMaps, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: kept}})
+	}
+	for _, deleted := range []string{"4.22.0-1", "4.22.0-4", "4.22.0-5"} {
+		s.ConfigMaps = append(s.ConfigMaps, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: deleted, DeletionTimestamp: new(metav1.Now())}})
+	}
+	for name, want := range map[string][]string{ // the parts to remove
+		"4.22.0-1": {"4.22.0-1 core/b", "4.22.0-1"},
+		"4.22.0-4": {"4.22.0-4"},                                       // 5 has its second component, 3 the third
+		"4.22.0-5": {"4.22.0-4 core/b", "4.22.0-5", "4.22.0-5 core/a"}, // the newest version with them
+	} {
+		got := sets.New[string]()
+		for part := range revision.PartsOf(*s.Cluster.Status.Version(name)).Difference(s.otherParts(name)) {
+			got.Insert(strings.TrimSpace(part.Owner + " " + part.Component))
+		}
+		if diff := cmp.Diff(sets.New(want...), got); diff != "" {
+			t.Errorf("version %s removes (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// An object is not an orphan while a version has its part, in the status or only in a ConfigMap.
+func TestOwners_OfPartsInUse(t *testing.T) {
+	first, firstMap := storedVersion(t, "4.22.0-5", settings("a", "red"))
+	first.Components[0].InstalledAs = "4.22.0-1"
+	set := operand.Set{Operands: []operand.Operand{{Name: "core", Type: "core", InstalledAs: "4.22.0-3", Objects: []*unstructured.Unstructured{settings("a", "blue")}}}}
+	stored, err := revision.Encode(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stateOf([]v1alpha1.Version{first}, firstMap, *revision.ConfigMaps("4.22.0-6", metav1.OwnerReference{}, stored)[0])
+	for _, uninstalling := range []bool{false, true} {
+		if uninstalling {
+			s.Cluster.DeletionTimestamp = new(metav1.Now())
+			s.ConfigMaps = s.ConfigMaps[1:]
+		}
+		want := sets.New("4.22.0-3", "4.22.0-6")
+		if !uninstalling {
+			want.Insert("4.22.0-1", "4.22.0-5")
+		}
+		known, err := s.owners()
+		if diff := cmp.Diff(want, known); diff != "" || err != nil {
+			t.Errorf("uninstalling %t (-want +got):\n%s%v", uninstalling, diff, err)
+		}
+	}
+	s.ConfigMaps[0].BinaryData = nil
+	if _, err := s.owners(); err == nil {
+		t.Error("the owners of a version that cannot be read count as unknown")
 	}
 }
 

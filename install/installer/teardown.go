@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -67,15 +68,13 @@ func (r *Reconciler) teardownRevision(ctx context.Context, s state, name string)
 	current := s.Cluster.Status
 	switch {
 	case s.Uninstalling():
-		return r.teardownVersion(ctx, s, name)
+		return r.teardownVersion(ctx, s, name, nil)
 	case name == current.DesiredVersion, name == current.CurrentVersion:
 		return teardownProgress{keep: true}, nil
-	case s.handedOver(name):
-		return teardownProgress{done: true}, nil
 	case !current.Settled():
 		return r.teardownWithoutObjects(ctx, s, name)
 	default:
-		return r.teardownVersion(ctx, s, name)
+		return r.teardownVersion(ctx, s, name, s.otherParts(name))
 	}
 }
 
@@ -109,26 +108,32 @@ func removeFinalizer(ctx context.Context, writer client.Writer, configMap *corev
 	return nil
 }
 
-// teardownVersion removes the objects of a version.
-func (r *Reconciler) teardownVersion(ctx context.Context, s state, name string) (teardownProgress, error) {
+// teardownVersion removes the objects of a version, except the parts that other versions install.
+func (r *Reconciler) teardownVersion(ctx context.Context, s state, name string, others sets.Set[revision.Part]) (teardownProgress, error) {
 	v, err := s.deleted(name)
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	p, err := r.Applier.prepare(ctx, v)
+	p, err := r.Applier.prepare(ctx, v, others)
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	removed, err := r.Remover.Remove(ctx, p.revision(), v.unmanaged)
-	if err != nil {
-		return teardownProgress{}, err
+	out := teardownProgress{done: true}
+	if len(p.phases) > 0 {
+		removed, err := r.Remover.Remove(ctx, p.revision(), v.unmanaged)
+		if err != nil {
+			return teardownProgress{}, err
+		}
+		r.log.teardown(ctx, name, removed)
+		out = teardownProgress{done: removed.Complete, Progress: removed, phases: removedPhases(p.phases, removed.Removal)}
 	}
-	r.log.teardown(ctx, name, removed)
-	out := teardownProgress{done: removed.Complete, Progress: removed, phases: removedPhases(p.phases, removed.Removal)}
-	if out.done {
-		err = errors.Join(r.Remover.RemoveRequirements(ctx, p.revision()), r.Remover.DeleteRecreatedRoles(ctx, p.revision()), r.Applier.forget(ctx, p))
+	if !out.done {
+		return out, nil
 	}
-	return out, err
+	if !others.Has(revision.Part{Owner: v.owner}) {
+		err = r.Remover.RemoveRequirements(ctx, v.owner)
+	}
+	return out, errors.Join(err, r.Remover.DeleteRecreatedRoles(ctx, p.revision()), r.Applier.forget(ctx, p))
 }
 
 // deleted reads a version whose ConfigMap is being deleted.
@@ -147,7 +152,11 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 	if len(own) == 0 {
 		return false, nil
 	}
-	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil && of.number <= current.Revision {
+	number, err := revision.Number(of.name)
+	if err != nil {
+		return false, err
+	}
+	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil && number <= current.Revision {
 		return true, nil // it was complete: the objects can be those of a provider that works
 	}
 	for _, entry := range s.Cluster.Status.Versions {
@@ -173,7 +182,7 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 	return false, nil
 }
 
-// teardownWithoutObjects removes a version that controls no objects, or only objects that no other version has. Until the
+// teardownWithoutObjects removes a version that controls no objects besides the parts of other versions, or only objects that no other version has. Until the
 // desired version is installed, other objects of an older version may be the only
 // ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
@@ -182,7 +191,8 @@ func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name s
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	p, err := r.Applier.prepare(ctx, v)
+	others := s.otherParts(name)
+	p, err := r.Applier.prepare(ctx, v, others)
 	if err != nil {
 		return teardownProgress{}, err
 	}
@@ -198,7 +208,7 @@ func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name s
 		waiting := removal.Progress{Waiting: []string{"version " + s.Cluster.Status.DesiredVersion + " to be installed"}}
 		return teardownProgress{Progress: waiting}, nil
 	}
-	return r.teardownVersion(ctx, s, name)
+	return r.teardownVersion(ctx, s, name, others)
 }
 
 // withoutControllers is what the instances of retained CRDs lack once their provider is removed.

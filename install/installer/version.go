@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -15,9 +16,9 @@ import (
 // version is a version as its revision ConfigMaps store it.
 type version struct {
 	name string
-	// owner is the version that the objects name as their owner, and number is its
-	// revision number. It differs from name if the version adopted the objects of an
-	// older version unchanged.
+	// owner is the version that the checks and the components without an owner of their own name as
+	// their owner, and number is its revision number. It differs from name if the version adopted the
+	// objects of an older version as a whole.
 	owner  string
 	number int64
 	digest string
@@ -44,6 +45,33 @@ func (s state) loadNumber(number int64) (version, error) {
 		}
 	}
 	return version{}, fmt.Errorf("revision %d not found in status.versions", number)
+}
+
+// currentParts returns the parts of the current version; none while there is none.
+func (s state) currentParts() sets.Set[revision.Part] {
+	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil {
+		return revision.PartsOf(*current)
+	}
+	return nil
+}
+
+// otherParts returns the parts that other versions install: the current and the desired version, newer ones, and those that are not
+// being removed. Of several versions with a part that are being removed, only the newest removes it.
+func (s state) otherParts(name string) sets.Set[revision.Part] {
+	own, _ := revision.Number(name) // 0 for an invalid name: all others are newer
+	parts := sets.New[revision.Part]()
+	for _, other := range s.Cluster.Status.Versions {
+		used := other.Revision > own || other.Name == s.Cluster.Status.CurrentVersion || other.Name == s.Cluster.Status.DesiredVersion
+		if other.Name != name && (used || !s.isDeleted(other.Name)) {
+			parts = parts.Union(revision.PartsOf(other))
+		}
+	}
+	return parts
+}
+
+// isDeleted reports whether the revision ConfigMap of a version is being deleted, or does not exist.
+func (s state) isDeleted(name string) bool {
+	return !slices.ContainsFunc(s.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Name == name && c.DeletionTimestamp.IsZero() })
 }
 
 // read assembles a version from its revision ConfigMaps and computes its digest.

@@ -43,7 +43,9 @@ func storedVersion(t *testing.T, name string, objects ...*unstructured.Unstructu
 		t.Fatal(err)
 	}
 	configMap := revision.ConfigMaps(name, metav1.OwnerReference{}, stored)[0]
-	return v1alpha1.Version{Name: name, Revision: number, ManifestsDigest: v1alpha1.Digest(stored.Digest)}, *configMap
+	return v1alpha1.Version{
+		Name: name, Revision: number, ManifestsDigest: v1alpha1.Digest(stored.Digest), Components: []v1alpha1.Component{{Name: "core", Type: "core"}},
+	}, *configMap
 }
 
 // machines returns a CRD.
@@ -162,6 +164,19 @@ func TestTrust_IsPartOfTheKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, webhook); diff != "" {
 		t.Errorf("the plan is changed:\n%s", diff)
+	}
+}
+
+// A phase of another version is not applied, but its objects belong to the version.
+func TestPlan_WithoutParts(t *testing.T) {
+	core, aws := revision.Part{Owner: "4.22.0-1", Component: "core/cluster-api"}, revision.Part{Owner: "4.22.0-2", Component: "infrastructure/aws"}
+	p := plan{version: version{name: "4.22.0-2"}, phases: []revision.Phase{{Name: "core-crds", Part: core, Objects: []*unstructured.Unstructured{machines()}}, {Name: "core", Part: core}, {Name: "aws", Part: aws}}}
+	got := p.without(sets.New(core, revision.Part{Owner: "4.22.0-1", Component: "infrastructure/aws"}))
+	if diff := cmp.Diff([]string{"aws"}, names(got.revision().Phases)); diff != "" || len(p.phases) != 3 || got.revision().Key == "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(p.related(), got.related()); diff != "" || len(got.related()) == 0 {
+		t.Errorf("related objects (-want +got):\n%s", diff)
 	}
 }
 

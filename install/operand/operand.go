@@ -27,6 +27,9 @@ type Operand struct {
 	Origin    extractor.Origin
 	// Profile is the profile of the bundle; empty if its layout has none, and in a stored version.
 	Profile string
+	// InstalledAs is the version that first rendered exactly these objects, and that they name as their owner; empty if the
+	// version of this set did. Rendering leaves it empty.
+	InstalledAs string
 	// Objects are the rendered objects, in the order of the manifests file.
 	Objects []*unstructured.Unstructured
 }
@@ -56,6 +59,8 @@ func (s Set) Components() []v1alpha1.Component {
 			Image:      v1alpha1.ImageReference(operand.Origin.Image),
 			Profile:    operand.Profile,
 			ConfigMaps: slices.Clone(operand.Origin.ConfigMaps),
+
+			InstalledAs: operand.InstalledAs,
 		}
 	}
 	return components

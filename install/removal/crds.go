@@ -24,17 +24,26 @@ type crds struct {
 	owners engine.Owners
 }
 
-// controlledBy returns the names of the CRDs that a version controls. It lists them from the API
+// controlled returns the CRDs that the phases of a revision control. It lists them from the API
 // server, because a newer version has usually adopted nearly all.
-func (c crds) controlledBy(ctx context.Context, owner string) (sets.Set[string], error) {
+func (c crds) controlled(ctx context.Context, rev engine.Revision) (sets.Set[string], error) {
 	found, err := listCRDs(ctx, c.live)
-	names := sets.New[string]()
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]*metav1.PartialObjectMetadata{}
 	for i := range found {
-		if c.owners.Controls(owner, &found[i]) {
-			names.Insert(found[i].Name)
+		byName[found[i].Name] = &found[i]
+	}
+	names := sets.New[string]()
+	for _, phase := range rev.Phases {
+		for _, obj := range phase.Objects {
+			if crd := byName[obj.GetName()]; object.IsCRD(obj) && crd != nil && c.owners.Controls(phase.Owner, crd) {
+				names.Insert(crd.Name)
+			}
 		}
 	}
-	return names, err
+	return names, nil
 }
 
 // listCRDs lists the metadata of all CRDs.

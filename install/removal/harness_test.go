@@ -47,7 +47,7 @@ func controlledBy(t *testing.T, version string, object *unstructured.Unstructure
 
 // revisionOf returns a revision of version 4.22.0-1 with one phase.
 func revisionOf(objects ...*unstructured.Unstructured) engine.Revision {
-	return engine.Revision{Name: "4.22.0-1", Owner: "4.22.0-1", Number: 1, Phases: []revision.Phase{{Name: "core", Objects: objects}}}
+	return engine.Revision{Name: "4.22.0-1", Phases: []revision.Phase{{Name: "core", Part: revision.Part{Owner: "4.22.0-1"}, Number: 1, Objects: objects}}}
 }
 
 // answer is a reader that answers every request with an error.

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/adoption"
@@ -33,10 +35,13 @@ type Progress struct {
 // check.
 const maxAttempts = 5
 
-// Remove deletes the objects that only this revision controls, last phase first. It retains
+// Remove deletes the objects that only the owners of this revision control, last phase first. It retains
 // unmanaged CRDs and CRDs that have instances.
 func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []string) (progress Progress, err error) {
-	ours := func(crd *unstructured.Unstructured) bool { return r.Engine.Owners.Controls(rev.Owner, crd) }
+	owners := sets.List(rev.Owners().Insert(rev.Name)) // the phases do not contain the unmanaged CRDs
+	ours := func(crd *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(owners, func(owner string) bool { return r.Engine.Owners.Controls(owner, crd) })
+	}
 	if err := r.ReleaseCRDs(ctx, unmanaged, ours); err != nil {
 		return Progress{}, err
 	}

@@ -23,7 +23,7 @@ func (c retainedCRD) String() string { return c.name + " (" + c.reason + ")" }
 // retain returns how a revision is removed: CRDs with instances are orphaned, and the others
 // are deleted under the guard. It also returns the orphaned CRDs by phase.
 func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deletionGuard) (engine.Remove, map[string][]retainedCRD, error) {
-	controlled, err := r.crds().controlledBy(ctx, rev.Owner)
+	controlled, err := r.crds().controlled(ctx, rev)
 	if err != nil {
 		return engine.Remove{}, nil, err
 	}
@@ -36,7 +36,7 @@ func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deleti
 			}
 			why := "" // the engine leaves a CRD that the revision does not control to its owner
 			if controlled.Has(obj.GetName()) {
-				if why, err = r.retentionReason(ctx, rev, obj.GetName()); err != nil {
+				if why, err = r.retentionReason(ctx, phase.Owner, obj.GetName()); err != nil {
 					return engine.Remove{}, nil, err
 				}
 			}
@@ -56,7 +56,7 @@ func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deleti
 // empty if it is deleted. It reads from the API server, because deleting a CRD deletes
 // all its instances: if their existence is unknown, it fails or retains the CRD. It
 // marks a CRD that stays as adoptable.
-func (r *Remover) retentionReason(ctx context.Context, rev engine.Revision, name string) (string, error) {
+func (r *Remover) retentionReason(ctx context.Context, owner, name string) (string, error) {
 	crd, err := r.crds().read(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return "", nil
@@ -64,7 +64,7 @@ func (r *Remover) retentionReason(ctx context.Context, rev engine.Revision, name
 	if err != nil {
 		return "", err
 	}
-	if !r.Engine.Owners.Controls(rev.Owner, crd) {
+	if !r.Engine.Owners.Controls(owner, crd) {
 		return "", nil // the engine leaves it to its owner
 	}
 	why, err := r.instances().of(ctx, crd)
@@ -78,9 +78,13 @@ func (r *Remover) retentionReason(ctx context.Context, rev engine.Revision, name
 // of the phases that were reached. Some versions of boxcutter do not remove them with
 // WithOrphan, and with them a CRD would still belong to the removed version.
 func (r *Remover) unmarkRetained(ctx context.Context, rev engine.Revision, removed engine.Removal, retained map[string][]retainedCRD) error {
+	owners := map[string]string{}
+	for _, phase := range rev.Phases {
+		owners[phase.Name] = phase.Owner
+	}
 	for _, phase := range removed.Phases {
 		for _, crd := range retained[phase.Name] {
-			if err := r.crds().unmark(ctx, crd.name, rev.Owner); err != nil {
+			if err := r.crds().unmark(ctx, crd.name, owners[phase.Name]); err != nil {
 				return err
 			}
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // instanceLister lists the instances of a CRD.
@@ -120,14 +121,25 @@ func TestRemover_ControlledCRDs(t *testing.T) {
 	of := func(version string) map[string]string {
 		return controlledBy(t, version, settings("a")).GetAnnotations()
 	}
-	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(customResource("ours.x.io", of("4.22.0-1")), customResource("theirs.x.io", of("4.22.0-2")), customResource("free.x.io", nil)).Build()
-	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster}, engine.Revision{Name: "4.22.0-2", Owner: "4.22.0-1"}
-	names, err := remover.crds().controlledBy(t.Context(), rev.Owner)
+	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
+		customResource("ours.x.io", of("4.22.0-1")), customResource("theirs.x.io", of("4.22.0-2")), customResource("free.x.io", nil), customResource("in-no-phase.x.io", of("4.22.0-1")),
+	).Build()
+	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster}, engine.Revision{Name: "4.22.0-2"}
+	for owner, names := range map[string][]string{"4.22.0-1": {"ours.x.io", "theirs.x.io"}, "4.22.0-2": {"free.x.io", "gone.x.io"}} {
+		phase := revision.Phase{Part: revision.Part{Owner: owner}}
+		for _, name := range names {
+			crd := machines()
+			crd.SetName(name)
+			phase.Objects = append(phase.Objects, crd)
+		}
+		rev.Phases = append(rev.Phases, phase)
+	}
+	names, err := remover.crds().controlled(t.Context(), rev)
 	if err != nil || len(names) != 1 || !names.Has("ours.x.io") {
 		t.Errorf("controlled CRDs are %v: %v", names, err)
 	}
 	remover.Live = answer{apierrors.NewServiceUnavailable("down")}
-	if _, err := remover.crds().controlledBy(t.Context(), rev.Owner); err == nil {
+	if _, err := remover.crds().controlled(t.Context(), rev); err == nil {
 		t.Error("a failed list is not an error")
 	}
 }
@@ -154,7 +166,7 @@ func TestRemoveRequirements_OfOneVersion(t *testing.T) {
 	external.Labels = nil
 	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(object("machines.x.io-1", "4.22.0-1"), object("machines.x.io-2", "4.22.0-2"), external).Build()
 	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}
-	if err := remover.RemoveRequirements(t.Context(), revisionOf()); err != nil {
+	if err := remover.RemoveRequirements(t.Context(), "4.22.0-1"); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"machines.x.io-1": false, "machines.x.io-2": true, "external": true} {
@@ -214,7 +226,10 @@ func TestUnmarkRetained_ReachedPhases(t *testing.T) {
 		builder.WithObjects(object.DeepCopyObject().(client.Object))
 	}
 	cluster := builder.Build()
-	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}, engine.Revision{Name: "4.22.0-3", Owner: "4.22.0-1"}
+	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}, engine.Revision{Name: "4.22.0-3"}
+	for _, name := range []string{"core-crds", "aws-crds", "aws"} {
+		rev.Phases = append(rev.Phases, revision.Phase{Name: name, Part: revision.Part{Owner: "4.22.0-1"}})
+	}
 	retained := map[string][]retainedCRD{
 		"aws-crds":  {{"deleted.x.io", "it has instances"}, {"adopted.x.io", "it has instances"}, {"a.x.io", "it has instances, such as Machine one"}},
 		"core-crds": {{"later.x.io", "it has instances"}},

@@ -68,9 +68,9 @@ func (c crds) release(ctx context.Context, crd *unstructured.Unstructured) error
 	return nil
 }
 
-// RemoveRequirements deletes the CompatibilityRequirements of a removed revision,
+// RemoveRequirements deletes the CompatibilityRequirements of a removed version,
 // including those of CRDs that were unmanaged only temporarily.
-func (r *Remover) RemoveRequirements(ctx context.Context, rev engine.Revision) error {
+func (r *Remover) RemoveRequirements(ctx context.Context, owner string) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(compatibility.RequirementVersionKind.GroupVersion().WithKind(compatibility.RequirementVersionKind.Kind + "List"))
 	err := r.Live.List(ctx, list, client.MatchingLabels{engine.ManagedByLabel: v1alpha1.Prefix})
@@ -79,12 +79,12 @@ func (r *Remover) RemoveRequirements(ctx context.Context, rev engine.Revision) e
 	}
 	failed := []error{err}
 	for i := range list.Items {
-		if requirement := &list.Items[i]; r.Engine.Owners.Controls(rev.Owner, requirement) {
+		if requirement := &list.Items[i]; r.Engine.Owners.Controls(owner, requirement) {
 			failed = append(failed, client.IgnoreNotFound(r.Writer.Delete(ctx, requirement)))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
-		return fmt.Errorf("removing the CompatibilityRequirements of version %s: %w", rev.Name, err)
+		return fmt.Errorf("removing the CompatibilityRequirements of version %s: %w", owner, err)
 	}
 	return nil
 }

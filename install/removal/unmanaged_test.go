@@ -207,7 +207,7 @@ func TestRemoveRequirements_Errors(t *testing.T) {
 				},
 			}).Build()
 			remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}
-			err := remover.RemoveRequirements(t.Context(), revisionOf())
+			err := remover.RemoveRequirements(t.Context(), "4.22.0-1")
 			if (err != nil) != test.failed || deletions != test.deletions {
 				t.Errorf("got %v and %d deletions, want an error: %t and %d deletions", err, deletions, test.failed, test.deletions)
 			}

@@ -55,7 +55,9 @@ type storedComponent struct {
 	Source     string                 `json:"source,omitempty"`
 	Image      string                 `json:"image,omitempty"`
 	ConfigMaps []string               `json:"configMaps,omitempty"`
-	Objects    []storedObject         `json:"objects"`
+
+	InstalledAs string         `json:"installedAs,omitempty"`
+	Objects     []storedObject `json:"objects"`
 }
 
 // storedObject is an object whose JSON is whole, and which is packed when it is decoded, so that CRDs take little memory.
@@ -137,7 +139,9 @@ func storedForm(set operand.Set) storedSet {
 			Source:     component.Origin.Name,
 			Image:      component.Origin.Image,
 			ConfigMaps: component.Origin.ConfigMaps,
-			Objects:    objects,
+
+			InstalledAs: component.InstalledAs,
+			Objects:     objects,
 		}
 	}
 	return form
@@ -147,9 +151,12 @@ func storedForm(set operand.Set) storedSet {
 // same names and types, in the same order, with equal objects. Their sources may
 // differ, and CRDs may be packed.
 func SameObjects(a, b operand.Set) bool {
-	return slices.EqualFunc(a.Operands, b.Operands, func(a, b operand.Operand) bool {
-		return a.Name == b.Name && a.Type == b.Type && slices.EqualFunc(a.Objects, b.Objects, sameObject)
-	})
+	return slices.EqualFunc(a.Operands, b.Operands, sameComponent)
+}
+
+// sameComponent reports whether two components are the same provider with equal objects.
+func sameComponent(a, b operand.Operand) bool {
+	return a.Name == b.Name && a.Type == b.Type && slices.EqualFunc(a.Objects, b.Objects, sameObject)
 }
 
 func sameObject(a, b *unstructured.Unstructured) bool {
@@ -238,7 +245,9 @@ func (f storedSet) set() (operand.Set, error) {
 			Version:   component.Version,
 			ContentID: component.ContentID,
 			Origin:    extractor.Origin{Name: component.Source, Image: component.Image, ConfigMaps: component.ConfigMaps},
-			Objects:   objects,
+
+			InstalledAs: component.InstalledAs,
+			Objects:     objects,
 		}
 	}
 	return set, errors.Join(errs...)

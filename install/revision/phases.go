@@ -21,6 +21,10 @@ import (
 type Phase struct {
 	// Name is a DNS-1035 label, unique within a revision.
 	Name string
+	// Part is the part of the version that the phase belongs to. Its owner is the version that the objects name as their owner.
+	Part
+	// Number is the revision number of the owner.
+	Number int64
 	// Objects are in apply order.
 	Objects []*unstructured.Unstructured
 }
@@ -46,11 +50,13 @@ const Preflight = "preflight"
 // apply order; objects of the same rank keep the order of the manifests. Unmanaged
 // CRDs are in no phase. Phases without objects are omitted.
 //
+// name and number belong to the version that owns the preflight phase and the components that do not name another owner.
+//
 // The objects are copies; the caller may change them. CRDs that are packed stay packed, except in the preflight phase.
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
 	var requirements []*unstructured.Unstructured
 	var errs []error
-	phases := []Phase{{Name: Preflight}}
+	phases := []Phase{{Name: Preflight, Part: Part{Owner: name}, Number: number}}
 	labels := componentLabels(set.Operands)
 	for i, component := range set.Operands {
 		managed, unmanagedCRDs, others := divide(component.Objects, unmanaged)
@@ -62,9 +68,16 @@ func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]P
 			}
 			requirements = append(requirements, requirement)
 		}
+		part, owned := Part{name, componentKey(component.Type, component.Name)}, number
+		if component.InstalledAs != "" {
+			var err error
+			part.Owner = component.InstalledAs
+			owned, err = Number(part.Owner)
+			errs = append(errs, err)
+		}
 		phases = append(phases,
-			Phase{Name: labels[i] + crdsSuffix, Objects: managed},
-			Phase{Name: labels[i], Objects: others})
+			Phase{Name: labels[i] + crdsSuffix, Part: part, Number: owned, Objects: managed},
+			Phase{Name: labels[i], Part: part, Number: owned, Objects: others})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

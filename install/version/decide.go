@@ -5,6 +5,7 @@ package version
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,17 +33,25 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, i
 	if err != nil {
 		return status.Outcome{Reason: reason.RenderFailed, Err: err}
 	}
-	stored, err := revision.Encode(set)
-	if err != nil {
-		return status.Outcome{Reason: reason.RenderFailed, Err: err}
+	if matches {
+		stored, err := revision.Encode(asInstalled(set, *desired))
+		if err == nil && string(desired.ManifestsDigest) == stored.Digest.String() {
+			if err := r.store(ctx, cluster, *desired, stored, true); err != nil {
+				return status.Outcome{Reason: reason.WriteFailed, Err: err}
+			}
+			return r.retire(ctx, cluster, existing)
+		}
 	}
-	if !matches || string(desired.ManifestsDigest) != stored.Digest.String() {
-		return r.add(ctx, cluster, set, stored, existing)
+	return r.add(ctx, cluster, set, existing)
+}
+
+// asInstalled returns a set with the owners of the components of a version that has the same components.
+func asInstalled(set operand.Set, version v1alpha1.Version) operand.Set {
+	set.Operands = slices.Clone(set.Operands)
+	for i := range min(len(set.Operands), len(version.Components)) {
+		set.Operands[i].InstalledAs = version.Components[i].InstalledAs
 	}
-	if err := r.store(ctx, cluster, *desired, stored, true); err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
-	}
-	return r.retire(ctx, cluster, existing)
+	return set
 }
 
 // maintain updates the records of a desired version that matches the inputs.
@@ -53,23 +62,28 @@ func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 	return r.retire(ctx, cluster, existing)
 }
 
-// installedAs returns the version whose objects a new version adopts unchanged;
-// empty if there is none. It is the desired version if that has the same objects
-// from other inputs, such as an image instead of ConfigMaps.
-func installedAs(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) string {
+// inherit returns the set of a new version with the owners of the components that are the same in the desired version. It
+// also returns the version whose objects the new version adopts as a whole, because all of them are the same from other
+// inputs, such as an image instead of ConfigMaps; empty if there is none.
+func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) (operand.Set, string) {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
-	if desired == nil || !revision.SameUnmanaged(*desired, cluster.Spec.UnmanagedCRDs) {
-		return ""
+	if desired == nil {
+		return set, ""
 	}
 	stored, err := revision.FromConfigMaps(desired.Name, existing)
 	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
-		return ""
+		return set, ""
 	}
 	before, err := stored.DecodePacked()
-	if err != nil || !revision.SameObjects(before, set) {
-		return ""
+	if err != nil {
+		return set, ""
 	}
-	return cmp.Or(desired.InstalledAs, desired.Name)
+	unmanaged := cluster.Spec.UnmanagedCRDs
+	inherited := revision.Inherit(set, unmanaged, *desired, before)
+	if !revision.SameUnmanaged(*desired, unmanaged) || !revision.SameObjects(before, set) {
+		return inherited, ""
+	}
+	return inherited, cmp.Or(desired.InstalledAs, desired.Name)
 }
 
 // rollingOut is the outcome until the desired version is installed.

@@ -21,7 +21,12 @@ import (
 // add creates a new version: first the revision ConfigMap, then the status, so that
 // every version in the status can be read. If the process ends in between, the next
 // reconcile finds the ConfigMap and uses it.
-func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, stored revision.Stored, existing []corev1.ConfigMap) status.Outcome {
+func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) status.Outcome {
+	set, installedAs := inherit(cluster, set, existing)
+	stored, err := revision.Encode(set)
+	if err != nil {
+		return status.Outcome{Reason: reason.RenderFailed, Err: err}
+	}
 	if len(cluster.Status.Versions) >= maxVersions {
 		return r.evict(ctx, cluster, existing)
 	}
@@ -35,7 +40,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 	}
 	version := v1alpha1.Version{
 		Name: name, Revision: number,
-		InstalledAs:     installedAs(cluster, set, existing),
+		InstalledAs:     installedAs,
 		ContentID:       v1alpha1.Digest(set.ContentID),
 		ManifestsDigest: v1alpha1.Digest(stored.Digest),
 		UnmanagedCRDs:   slices.Clone(cluster.Spec.UnmanagedCRDs),

@@ -77,8 +77,7 @@ func TestAdd_LimitOfVersions(t *testing.T) {
 		}
 		r := reconcilerWith(t, cluster)
 		r.Reporter = &status.Reporter{Client: r.Client, Live: r.Live}
-		_, stored := versionOf(10)
-		if got := r.add(t.Context(), cluster.DeepCopy(), operand.Set{}, stored, nil); got.Reason != want || got.Err != nil {
+		if got := r.add(t.Context(), cluster.DeepCopy(), operand.Set{}, nil); got.Reason != want || got.Err != nil {
 			t.Errorf("with %d versions: %s, error %v, want %s", before, got.Reason, got.Err, want)
 		}
 	}
@@ -199,8 +198,8 @@ func TestKnownPlatforms(t *testing.T) {
 	}
 }
 
-// TestInstalledAs: a version adopts the objects of the desired version unchanged only if they are the same.
-func TestInstalledAs(t *testing.T) {
+// A version adopts the objects of the desired version as a whole only if all of them are the same.
+func TestInherit_WholeVersion(t *testing.T) {
 	set := func(name string) operand.Set {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		object.SetName(name)
@@ -231,8 +230,12 @@ func TestInstalledAs(t *testing.T) {
 			cluster.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest)}}
 			existing := []corev1.ConfigMap{*revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]}
 			test.edit(cluster)
-			if got := installedAs(cluster, test.set, existing); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+			set, got := inherit(cluster, test.set, existing)
+			if got != test.want || got != "" && set.Operands[0].InstalledAs != got {
+				t.Errorf("got %q with components %v, want %q", got, set.Components(), test.want)
+			}
+			if test.set.Operands[0].InstalledAs != "" {
+				t.Error("the argument is changed")
 			}
 		})
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,12 +16,14 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/installation"
@@ -289,17 +292,47 @@ func (h *harness) content() map[string]any {
 	return out
 }
 
-// owned fails the test unless one version is the only owner of every installed object.
+// owners returns the owner of each object of a version, as the version stores it.
+func (h *harness) owners(name string) map[string]string {
+	h.Helper()
+	cluster, err := h.clusterAPI()
+	h.must(err)
+	version := cluster.Status.Version(name)
+	if version == nil {
+		h.Fatalf("version %s not found:\n%s", name, h.conditions())
+	}
+	configMaps := &corev1.ConfigMapList{}
+	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace)))
+	stored, err := revision.FromConfigMaps(name, configMaps.Items)
+	h.must(err)
+	set, err := stored.DecodePacked()
+	h.must(err)
+	owner := cmp.Or(version.InstalledAs, version.Name)
+	number, err := revision.Number(owner)
+	h.must(err)
+	phases, err := revision.Phases(owner, number, set, version.UnmanagedCRDs)
+	h.must(err)
+	owners := map[string]string{}
+	for _, phase := range phases {
+		for _, object := range phase.Objects {
+			owners[object.GetKind()+" "+object.GetName()] = phase.Owner
+		}
+	}
+	return owners
+}
+
+// owned fails the test unless the only owner of every installed object is the version that installed its component.
 func (h *harness) owned(version string) {
 	h.Helper()
+	wanted := h.owners(version)
 	for name, object := range h.installed() {
 		var owners []struct{ Name string }
 		if err := json.Unmarshal([]byte(object.GetAnnotations()[v1alpha1.OwnersAnnotation]), &owners); err != nil {
 			h.Errorf("the owners of %s cannot be read: %v", name, err)
 			continue
 		}
-		if len(owners) != 1 || owners[0].Name != version {
-			h.Errorf("%s is owned by %v, want only %s", name, owners, version)
+		if len(owners) != 1 || owners[0].Name != wanted[name] {
+			h.Errorf("%s is owned by %v, want only %s", name, owners, wanted[name])
 		}
 	}
 }

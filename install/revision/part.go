@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Part is the unit of ownership: a component at its content, or the checks of unmanaged CRDs of a version. A version installs a
+// part of an older version unchanged by naming the owner that the objects have.
+//
+// Objects do not name their component: within the owner each object belongs to exactly one.
+type Part struct {
+	// Owner is the version that first rendered the part, and that its objects name as their owner.
+	Owner string
+	// Component is the type and the name of the component; empty for the checks.
+	Component string
+}
+
+func componentKey(kind extractor.ProviderType, name string) string { return string(kind) + "/" + name }
+
+// PartsOf returns the parts of a version in the status.
+func PartsOf(version v1alpha1.Version) sets.Set[Part] {
+	owner := cmp.Or(version.InstalledAs, version.Name)
+	parts := sets.New(Part{Owner: owner})
+	for _, component := range version.Components {
+		parts.Insert(Part{cmp.Or(component.InstalledAs, owner), componentKey(extractor.ProviderType(component.Type), component.Name)})
+	}
+	return parts
+}
+
+// Inherit returns a set that names, for each component with the same objects as in the version before it, the owner of these
+// objects. A component with a CRD that is unmanaged in only one of both versions has changed.
+//
+// The version before must be the newest one: then no object of an inherited component has a newer owner.
+func Inherit(set operand.Set, unmanaged []string, before v1alpha1.Version, stored operand.Set) operand.Set {
+	owner := cmp.Or(before.InstalledAs, before.Name)
+	former := map[string]operand.Operand{}
+	for _, component := range stored.Operands {
+		former[componentKey(component.Type, component.Name)] = component
+	}
+	set.Operands = slices.Clone(set.Operands)
+	for i, component := range set.Operands {
+		known, found := former[componentKey(component.Type, component.Name)]
+		if found && sameComponent(known, component) && slices.Equal(unmanagedOf(known, before.UnmanagedCRDs), unmanagedOf(component, unmanaged)) {
+			set.Operands[i].InstalledAs = cmp.Or(known.InstalledAs, owner)
+		}
+	}
+	return set
+}
+
+// unmanagedOf returns the CRDs of a component that are unmanaged.
+func unmanagedOf(component operand.Operand, unmanaged []string) (names []string) {
+	for _, obj := range component.Objects {
+		if object.IsCRD(obj) && slices.Contains(unmanaged, obj.GetName()) {
+			names = append(names, obj.GetName())
+		}
+	}
+	return names
+}
