@@ -296,7 +296,7 @@ func (d *Definition) minimal(version Value) (*unstructured.Unstructured, bool) {
 	if data, err := version.At("schema", "openAPIV3Schema").JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
 		return nil, true // reported by another rule
 	}
-	content, guessed := minimalOf(schema)
+	content, guessed := MinimalOf(schema)
 	fields, _ := content.(map[string]any)
 	if fields == nil {
 		fields = map[string]any{}

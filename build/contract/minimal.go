@@ -4,16 +4,17 @@ package contract
 
 import (
 	"maps"
+	"math"
 	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
 )
 
-// minimalOf returns a value that is as small as a schema allows: an object has only the required fields without
+// MinimalOf returns a value that is as small as a schema allows: an object has only the required fields without
 // default. guessed reports that the schema has constraints that are not evaluated: a CEL rule, a pattern, one of
 // several alternatives.
-func minimalOf(schema map[string]any) (value any, guessed bool) {
+func MinimalOf(schema map[string]any) (value any, guessed bool) {
 	m := &minimizer{}
 	value = m.value(schema)
 	return value, m.guessed
@@ -31,7 +32,7 @@ func (m *minimizer) value(schema map[string]any) any {
 		return value
 	}
 	if enum, _ := schema["enum"].([]any); len(enum) > 0 {
-		return enum[0]
+		return enumValue(enum, schema["type"])
 	}
 	switch typeName, _ := schema["type"].(string); {
 	case typeName == TypeObject, schema["properties"] != nil:
@@ -40,7 +41,7 @@ func (m *minimizer) value(schema map[string]any) any {
 		return m.array(schema)
 	case typeName == TypeString:
 		return m.text(schema)
-	case typeName == TypeInteger, typeName == "number", schema["x-kubernetes-int-or-string"] == true:
+	case typeName == TypeInteger, typeName == typeNumber, schema["x-kubernetes-int-or-string"] == true:
 		return m.number(schema)
 	case typeName == TypeBoolean:
 		return false
@@ -137,25 +138,47 @@ func (m *minimizer) array(schema map[string]any) any {
 	return array
 }
 
-func (m *minimizer) number(schema map[string]any) any {
-	least, bounded := schema["minimum"].(float64)
-	if !bounded {
-		if most, limited := schema["maximum"].(float64); limited && most < 0 {
-			return int64(most) - exclusive(schema["exclusiveMaximum"])
+// enumValue returns the first value of an enumeration that is of a type; the first value if none is.
+func enumValue(enum []any, of any) any {
+	for _, value := range enum {
+		switch value.(type) {
+		case string:
+			if of == TypeString {
+				return value
+			}
+		case float64:
+			if of == TypeInteger || of == typeNumber {
+				return value
+			}
 		}
-		return int64(0)
 	}
-	if schema["multipleOf"] != nil {
-		m.guessed = true
-	}
-	return int64(least) + exclusive(schema["exclusiveMinimum"])
+	return enum[0]
 }
 
-func exclusive(is any) int64 {
-	if is == true {
-		return 1
+const typeNumber = "number"
+
+// number returns the smallest number of a schema with a minimum; otherwise zero, or the greatest number if that is smaller.
+func (m *minimizer) number(schema map[string]any) any {
+	m.guessed = m.guessed || schema["multipleOf"] != nil
+	least, hasLeast := schema["minimum"].(float64)
+	most, hasMost := schema["maximum"].(float64)
+	afterLeast, beforeMost := schema["exclusiveMinimum"] == true, schema["exclusiveMaximum"] == true
+	switch isInteger := schema["type"] != typeNumber; {
+	case hasLeast && isInteger && afterLeast:
+		return int64(math.Floor(least)) + 1
+	case hasLeast && isInteger:
+		return int64(math.Ceil(least))
+	case hasLeast && afterLeast && hasMost:
+		return (least + most) / 2
+	case hasLeast && afterLeast:
+		return least + 1
+	case hasLeast:
+		return least
+	case hasMost && (most < 0 || most == 0 && beforeMost):
+		return int64(math.Ceil(most)) - 1
+	default:
+		return int64(0)
 	}
-	return 0
 }
 
 // formats are valid values of the formats that API servers know.

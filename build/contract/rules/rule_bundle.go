@@ -284,6 +284,13 @@ var bundleRules = []contract.Rule{{
 		})
 	},
 }, {
+	ID:       "bundle/custom-resource-valid",
+	Severity: contract.Error,
+	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
+	Why:      "The API server rejects an object that violates the CRD of its kind, and drops fields that the CRD does not define. This rule runs the validation code of the API server.",
+	Fix:      "Correct the object, or the CRD.",
+	Check:    func(b *contract.Bundle) []contract.Finding { return checkCustomResources(b, b.Objects) },
+}, {
 	ID:       "bundle/image-not-floating",
 	Severity: contract.Warning,
 	Only:     contract.FormRelease,

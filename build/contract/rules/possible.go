@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// checkPossible creates two objects of each version of a CRD, as the API server does: one with the required fields, and one with all fields.
+// They are as simple as possible, so a rejection means that the schema contradicts itself: no object can be created, or the field cannot
+// be set. Constraints that cannot be fulfilled by construction, such as CEL rules and alternatives, are left out.
+func checkPossible(d *contract.Definition) (findings []contract.Finding) {
+	for _, version := range d.At("spec", "versions").Items() {
+		at := version.At("schema", "openAPIV3Schema")
+		if version.At("served").Text() != "true" || !at.Exists() {
+			continue
+		}
+		hasStatus := version.At("subresources", "status").Node != nil
+		required := rejectionsOf(at, withoutAlternatives, hasStatus)
+		for _, problem := range required {
+			findings = append(findings, schemaOf(at, problem.Field).Finding("no object of version %s can be created: %s: %s", version.At("name").Text(), problem.Field, explain(problem)))
+		}
+		if len(required) > 0 {
+			continue
+		}
+		for _, problem := range rejectionsOf(at, withAllFields, false) {
+			finding := schemaOf(at, problem.Field).Finding("a field of version %s cannot be set: %s: %s", version.At("name").Text(), problem.Field, explain(problem))
+			finding.Severity = contract.Warning
+			findings = append(findings, finding)
+		}
+	}
+	return slices.Compact(findings)
+}
+
+// rejectionsOf returns the reasons for which the API server rejects the simplest object of an edited schema; none if the schema cannot be
+// read, which another rule reports.
+func rejectionsOf(at contract.Value, edit func(map[string]any), hasStatus bool) field.ErrorList {
+	var schema map[string]any
+	if data, err := at.JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
+		return nil
+	}
+	if properties, is := schema["properties"].(map[string]any); is {
+		delete(properties, "metadata") // has only names, which users choose
+	}
+	eachSchema(schema, edit)
+	r, is := customResourceOfSchema(schema, hasStatus)
+	if !is {
+		return nil
+	}
+	value, _ := contract.MinimalOf(schema)
+	object, _ := value.(map[string]any)
+	if object == nil {
+		object = map[string]any{}
+	}
+	maps.Copy(object, map[string]any{"apiVersion": "example.com/v1", "kind": "Example", "metadata": map[string]any{"name": "example"}})
+	_, errs := r.create(object)
+	for _, problem := range errs {
+		problem.Field = strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object
+	}
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+func customResourceOfSchema(schema map[string]any, hasStatus bool) (*customResource, bool) {
+	var versioned apiextensionsv1.JSONSchemaProps
+	if data, err := json.Marshal(schema); err != nil || json.Unmarshal(data, &versioned) != nil {
+		return nil, false
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	if apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&versioned, props, nil) != nil {
+		return nil, false
+	}
+	return newCustomResource(props, hasStatus)
+}
+
+// eachSchema edits a schema and those of its fields and items.
+func eachSchema(schema map[string]any, edit func(map[string]any)) {
+	edit(schema)
+	properties, _ := schema["properties"].(map[string]any)
+	for _, child := range append(slices.Collect(maps.Values(properties)), schema["items"], schema["additionalProperties"]) {
+		if child, is := child.(map[string]any); is {
+			eachSchema(child, edit)
+		}
+	}
+}
+
+// withoutAlternatives removes the constraints that contract.MinimalOf cannot fulfil for certain. The remaining schema accepts more.
+func withoutAlternatives(schema map[string]any) {
+	for _, key := range []string{"x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not", "multipleOf"} {
+		delete(schema, key)
+	}
+	if schema["x-kubernetes-embedded-resource"] == true {
+		for key := range schema {
+			delete(schema, key)
+		}
+		schema["type"], schema["x-kubernetes-preserve-unknown-fields"] = contract.TypeObject, true
+	}
+	if schema["type"] == contract.TypeString {
+		if _, guessed := contract.MinimalOf(schema); guessed {
+			delete(schema, "pattern")
+			delete(schema, "format")
+		}
+	}
+	if kind := schema["x-kubernetes-list-type"]; kind == "set" || kind == "map" {
+		atMost(schema, "minItems", 1)
+	}
+}
+
+func atMost(schema map[string]any, key string, limit float64) {
+	if number, is := schema[key].(float64); is && number > limit {
+		schema[key] = limit
+	}
+}
+
+// withAllFields also requires all fields, and an item or a field in each list and map.
+func withAllFields(schema map[string]any) {
+	withoutAlternatives(schema)
+	delete(schema, "default") // would replace the field
+	if properties, _ := schema["properties"].(map[string]any); len(properties) > 0 {
+		required, _ := schema["required"].([]any)
+		for name := range properties {
+			required = append(required, name)
+		}
+		schema["required"] = required
+		delete(schema, "minProperties")
+		delete(schema, "maxProperties") // alternatives
+	}
+	for container, limits := range map[string][2]string{"items": {"minItems", "maxItems"}, "additionalProperties": {"minProperties", "maxProperties"}} {
+		least, _ := schema[limits[0]].(float64)
+		most, hasMost := schema[limits[1]].(float64)
+		if _, has := schema[container].(map[string]any); has && least < 1 && (!hasMost || most >= 1) {
+			schema[limits[0]] = 1.0
+		}
+	}
+}
+
+var indexOrKey = regexp.MustCompile(`\[[^\]]*\]`)
+
+// schemaOf returns the schema of the field of an object; of the nearest field above it if it is not defined.
+func schemaOf(schema contract.Value, path string) contract.Value {
+	if path == "" {
+		return schema
+	}
+	found, _ := contract.SchemaField(schema, indexOrKey.ReplaceAllString(path, "[]"))
+	return found
+}
