@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -258,29 +257,14 @@ func TestDrift_RevertedBehindAnUnavailablePhase(t *testing.T) {
 }
 
 // TestRollout_ProgressDeadline: a rollout without progress makes the operator
-// Degraded, and the next release resolves it. The original boxcutter has no
-// deadlines, so the rollout is reported only as progressing.
+// Degraded, and the next release resolves it.
 func TestRollout_ProgressDeadline(t *testing.T) {
 	h := newHarness(t)
 	h.progressTimeout = 3 * time.Second
 	h.release(core(configMap("settings", "1")), aws(stuck("never")))
 	h.start("4.22.0")
-	if _, supported := any(&types.RevisionReconcileOptions{}).(interface{ SetProgressDeadline(deadline time.Time) }); supported {
-		h.reports("InstallerDegraded", "ProgressDeadlineExceeded", "Deployment "+namespace+"/never")
-		h.reports("InstallerProgressing", "ProgressDeadlineExceeded")
-	} else {
-		h.waits("4.22.0-1", "Deployment "+namespace+"/never")
-		h.eventually("the deadline has passed", func() error {
-			progressing := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "InstallerProgressing")
-			if progressing == nil || time.Since(progressing.LastTransitionTime.Time) < 2*h.progressTimeout {
-				return fmt.Errorf("not yet: %v", progressing)
-			}
-			return nil
-		})
-		h.reconcileTimes(3)
-		h.reports("InstallerProgressing", "RollingOut", "Deployment "+namespace+"/never")
-		h.reports("InstallerDegraded", "AsExpected")
-	}
+	h.reports("InstallerDegraded", "ProgressDeadlineExceeded", "Deployment "+namespace+"/never")
+	h.reports("InstallerProgressing", "ProgressDeadlineExceeded")
 	h.release(core(configMap("settings", "1")), aws())
 	h.settled("4.22.0-2")
 }

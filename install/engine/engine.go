@@ -47,6 +47,7 @@ type Engine struct {
 	Changes *Changes
 
 	revisions *machinery.RevisionEngine
+	versions  *versionReader
 	mapper    meta.RESTMapper
 	watches   Watches
 	cache     managedcache.TrackingCache
@@ -89,6 +90,25 @@ func served(mapper meta.RESTMapper, kinds sets.Set[schema.GroupVersionKind]) set
 		}
 	}
 	return out
+}
+
+// unserved returns the rejection of the objects of a phase whose kind the API server does not have, if that is the error.
+// The original boxcutter returns it as an error, not as a finding.
+func unserved(mapper meta.RESTMapper, phase revision.Phase, err error) *Rejection {
+	if !meta.IsNoMatchError(err) {
+		return nil
+	}
+	var found []RejectedObject
+	for _, obj := range phase.Objects {
+		kind := obj.GroupVersionKind()
+		if _, unknown := mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(unknown) {
+			found = append(found, RejectedObject{object.IdentityOf(obj), []error{unknown}})
+		}
+	}
+	if found == nil { // the kind is served now
+		return nil
+	}
+	return &Rejection{Phase: phase.Name, Objects: found}
 }
 
 // Forget ends the watches that only a removed revision needed.
@@ -149,8 +169,13 @@ func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Ph
 		return nil, err
 	}
 	asOf := e.Changes.Count()
+	e.versions.reset()
 	result, err := e.revisions.Reconcile(ctx, whole, options...)
 	found, err := e.Owners.phasesOf(phase.Name, result, err)
+	if rejection := unserved(e.mapper, phase, err); rejection != nil {
+		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil
+	}
+	e.versions.withoutEffect(found)
 	e.kept.keep(rev, found, asOf)
 	return found, err
 }

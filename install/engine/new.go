@@ -63,14 +63,15 @@ func New(to Connection) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
+	installed := &outlasting{TrackingCache: tracking}
 	e, err := Assemble(Parts{
-		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: tracking, Live: to.Live, Writer: to.Writer,
-		Reader: Reader{Reader: tracking, Live: to.Live},
+		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer,
+		Reader: Reader{Reader: installed, Live: to.Live},
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.cache = tracking
+	e.cache = installed
 	return e, nil
 }
 
@@ -95,14 +96,15 @@ func Assemble(of Parts) (*Engine, error) {
 		return nil, errors.New("creating the revision engine: writer and readers must be set")
 	}
 	live := Reader{Reader: of.Live, Live: of.Live}
+	versions := &versionReader{Reader: of.Reader}
 	objects := machinery.NewObjectEngine(
-		of.Scheme, of.Reader, of.Writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
+		of.Scheme, versions, of.Writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
+		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/controlplane"
@@ -65,6 +66,9 @@ func (h *harness) in(t *testing.T) *harness {
 func (h *harness) installsAndRemoves(group bundles.Group) {
 	h.Helper()
 	objects := h.objectsOf(group.Bundles)
+	settings := &v1alpha1.ClusterAPI{} // the installer creates it only at its first start
+	settings.Name = v1alpha1.ClusterAPIName
+	h.must(client.IgnoreAlreadyExists(h.Create(h.Context(), settings)))
 	var took []time.Duration
 	step := func(release, version string, bundles ...extractor.Bundle) {
 		h.Helper()
@@ -77,7 +81,9 @@ func (h *harness) installsAndRemoves(group bundles.Group) {
 		h.within(15*time.Minute, version+" is installed", func() error { return h.unsettled(version) })
 		took = append(took, time.Since(start).Round(time.Second))
 	}
-	without := []extractor.Bundle{core("v1").Bundle(), aws("v1").Bundle()}
+	other := aws("v1")
+	other.Kind = "OtherCluster" // no real kind, because the kind of a CRD cannot be changed
+	without := []extractor.Bundle{core("v1").Bundle(), other.Bundle()}
 	step("4.22.0", "4.22.0-1", group.Bundles...)
 	h.expect(objects, true)
 	step("4.22.1", "4.22.1-2", without...)

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+func TestWithoutEffect(t *testing.T) {
+	read := settings("a", "red")
+	read.SetResourceVersion("7")
+	versions := &versionReader{Reader: fake.NewClientBuilder().WithObjects(read).Build()}
+	versions.reset()
+	if err := versions.Get(t.Context(), client.ObjectKeyFromObject(read), settings("a", "")); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		found Object
+		want  Action
+	}{
+		"a write that changed nothing":        {Object{Action: Updated, Version: "7"}, Idle},
+		"a recovery that changed nothing":     {Object{Action: Recovered, Version: "7"}, Idle},
+		"a write with effect":                 {Object{Action: Updated, Version: "8"}, Updated},
+		"a comparison of a paused object":     {Object{Action: Updated, Version: "7", Paused: true}, Updated},
+		"a collision":                         {Object{Action: Collision, Version: "7"}, Collision},
+		"a created object that was not there": {Object{Reference: Reference{Identity: object.Identity{Name: "b"}}, Action: Created, Version: "7"}, Created},
+	} {
+		if test.found.Name == "" {
+			test.found.Identity = object.IdentityOf(read)
+		}
+		phases := []Phase{{Objects: []Object{test.found}}}
+		if versions.withoutEffect(phases); phases[0].Objects[0].Action != test.want {
+			t.Errorf("%s: %s, want %s", name, phases[0].Objects[0].Action, test.want)
+		}
+	}
+}
