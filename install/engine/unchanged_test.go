@@ -23,12 +23,12 @@ func TestWithoutEffect(t *testing.T) {
 		found Object
 		want  Action
 	}{
-		"a write that changed nothing":        {Object{Action: Updated, Version: "7"}, Idle},
-		"a recovery that changed nothing":     {Object{Action: Recovered, Version: "7"}, Idle},
-		"a write with effect":                 {Object{Action: Updated, Version: "8"}, Updated},
-		"a comparison of a paused object":     {Object{Action: Updated, Version: "7", Paused: true}, Updated},
-		"a collision":                         {Object{Action: Collision, Version: "7"}, Collision},
-		"a created object that was not there": {Object{Reference: Reference{Identity: object.Identity{Name: "b"}}, Action: Created, Version: "7"}, Created},
+		"a write that changed nothing":     {Object{Action: Updated, Version: "7"}, Idle},
+		"a recovery that changed nothing":  {Object{Action: Recovered, Version: "7"}, Idle},
+		"a write with effect":              {Object{Action: Updated, Version: "8"}, Updated},
+		"a comparison of a paused object":  {Object{Action: Updated, Version: "7", Paused: true}, Updated},
+		"a collision":                      {Object{Action: Collision, Version: "7"}, Collision},
+		"another object, which is created": {Object{Reference: Reference{Identity: object.Identity{Name: "b"}}, Action: Created, Version: "7"}, Created},
 	} {
 		if test.found.Name == "" {
 			test.found.Identity = object.IdentityOf(read)
