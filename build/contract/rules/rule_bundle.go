@@ -4,7 +4,6 @@ package rules
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -109,16 +108,9 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/no-plaintext-credentials",
 	Severity: contract.Warning,
 	Source:   kubernetes("Good practices for Kubernetes Secrets", "concepts/security/secrets-good-practices/"),
-	Why:      "Every user who can pull the image or download the release can read its manifests.",
+	Why:      "Every user who can pull the image or download the release can read its manifests. The rule knows the credentials that their issuers mark by a prefix, such as tokens of code hosts and keys of clouds, also base64-encoded in a Secret; it does not print them.",
 	Fix:      "Remove the credential from the manifests and revoke it.",
-	Check: eachObject(func(o *contract.Object) (findings []contract.Finding) {
-		for value := range o.All() {
-			if o.Kind != object.CustomResourceDefinition && credential.MatchString(value.Text()) { // descriptions have examples
-				findings = append(findings, value.Finding("possible credential"))
-			}
-		}
-		return findings
-	}),
+	Check:    checkCredentials,
 }, {
 	ID:       "bundle/yaml11-scalars",
 	Severity: contract.Warning,
@@ -397,9 +389,6 @@ var removed = map[string][]string{
 	"scheduling.k8s.io/v1alpha1":           nil,
 	"scheduling.k8s.io/v1beta1":            {"PriorityClass"},
 }
-
-// credential is a private key, or an access key of AWS.
-var credential = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(AKIA|ASIA)[0-9A-Z]{16}\b`)
 
 func isOldBoolean(text string) bool {
 	return slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}, text)
