@@ -181,6 +181,7 @@ func evaluateText(text string) (value evaluated, err error) {
 		}
 		return unknownStart + name + unknownEnd, true
 	})
+	value.text = strings.ToValidUTF8(value.text, unknownStart) // an expression can cut an unknown value within a character
 	return value, err
 }
 

@@ -25,6 +25,7 @@ func TestReadTemplate_Values(t *testing.T) {
 		"${ A }":                         "unknown ${A}",
 		"'$${A}'":                        "${A}",
 		"${A/a/b}":                       "unknown ${A}",
+		"${A:0:1}":                       "unknown ${",
 		"[\"${A:=b\nc}\"]":               "",
 		"'${A:=b}${A}'":                  "b",
 		"{b: c}\n  ${EXTRA}":             "",
