@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ state there and on the ClusterOperator "cluster-api".`,
 func (f *flags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file with the images of the release")
-	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
+	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION, or else from the file release-version next to images.json, also after that file has changed")
 	set.StringSliceVar(&f.platforms, "platform", nil, "platform whose infrastructure provider is installed, such as AWS; several, separated by commas or in repeated flags, in a cluster without OpenShift; by default from PLATFORM or the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
 	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
@@ -126,8 +127,8 @@ func (f *flags) register(cmd *cobra.Command) {
 
 // run runs both controllers until ctx ends.
 func run(ctx context.Context, f *flags) error {
-	if f.release == "" {
-		return errors.New("release version unknown; set --release-version or RELEASE_VERSION")
+	if _, err := os.Stat(filepath.Join(filepath.Dir(f.imagesJSON), "release-version")); f.release == "" && err != nil {
+		return fmt.Errorf("release version unknown: set --release-version or RELEASE_VERSION, or add the file release-version next to %s: %w", f.imagesJSON, err)
 	}
 	platforms, err := operand.ParsePlatforms(cmp.Or(strings.Join(f.platforms, ","), os.Getenv("PLATFORM")))
 	if err != nil {

@@ -131,12 +131,11 @@ func adaptDeployment(o *unstructured.Unstructured, namespaces v1alpha1.Namespace
 	container := containers[0].(map[string]any)
 	container["image"] = image
 	container["args"] = append(container["args"].([]any), "--create-clusterapi", "--namespace="+namespaces.Operator, "--providers-namespace="+namespaces.Operand, "--registry-config-namespace="+namespaces.Operator)
-	container["env"] = []any{fromImages("RELEASE_VERSION", "release-version"), fromImages("PLATFORM", "platform")}
+	container["env"] = []any{fromImages("PLATFORM", "platform")} // the release is in the mounted file, whose changes need no restart
 	return nil
 }
 
-// fromImages returns an environment variable with the value of a key of the ConfigMap with the images: a changed release
-// restarts the pod.
+// fromImages returns an environment variable with the value that a key of the ConfigMap with the images has at the start of the pod.
 func fromImages(name, key string) map[string]any {
 	return map[string]any{"name": name, "valueFrom": map[string]any{"configMapKeyRef": map[string]any{"name": "cluster-api-installer-images", "key": key}}}
 }

@@ -32,7 +32,7 @@ var table = []Entry{
 		Step:    "correct `images.json` or `spec.imageOverrides`"},
 	{Reason: ReleaseMismatch, Subject: Version, Severity: Retryable,
 		Meaning: "`images.json` belongs to another release than the program, as the file `release-version` next to it states.",
-		Step:    "wait until the mounted ConfigMap `cluster-api-installer-images` is updated, or correct it"},
+		Step:    "wait until the mounted ConfigMap `cluster-api-installer-images` is updated, or correct it; if the program is started with `--release-version` or `RELEASE_VERSION`, change that too"},
 	{Reason: TransportIncomplete, Subject: Version, Severity: Retryable,
 		Meaning: "Slices of transport ConfigMaps are missing, or the ConfigMaps of a provider belong to another release. The message names the ConfigMaps.",
 		Step:    "wait for the cluster version operator"},

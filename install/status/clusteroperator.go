@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -90,9 +91,17 @@ func (r *Reporter) clusterOperatorStatus(old configv1.ClusterOperatorStatus, clu
 		status.RelatedObjects = outcome.Related
 	}
 	if outcome.ReleaseInstalled {
-		status.Versions = operandVersions(r.ReleaseVersion, cluster)
+		status.Versions = operandVersions(cmp.Or(r.ReleaseVersion, observedRelease(cluster)), cluster)
 	}
 	return status
+}
+
+// observedRelease returns the release that the version controller has read; empty if there is none.
+func observedRelease(cluster *v1alpha1.ClusterAPI) string {
+	if observed := cluster.Status.ObservedRelease; observed != nil {
+		return observed.Version
+	}
+	return ""
 }
 
 // operandVersions returns the release, which the cluster's upgrade waits for, and

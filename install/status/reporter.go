@@ -41,7 +41,7 @@ type Reporter struct {
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// ReleaseVersion is the version that the ClusterOperator reports when the
-	// release is completely installed.
+	// release is completely installed; empty means the release that the version controller has observed.
 	ReleaseVersion string
 	// Predecessor returns the revision that cluster-capi-operator has completely installed; empty if there is none. nil means none.
 	Predecessor func(context.Context) (string, error)

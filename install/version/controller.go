@@ -11,6 +11,7 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -42,7 +43,7 @@ type Reconciler struct {
 	Fetcher extractor.Fetcher
 	// ImagesJSON is the path of images.json.
 	ImagesJSON string
-	// Release is the version of the running release.
+	// Release is the version of the running release; empty means that the file release-version next to images.json names it.
 	Release string
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
@@ -72,7 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	files := r.readRelease()
-	outcome := r.outcome(ctx, state, files)
+	outcome := r.of(files).outcome(ctx, state, files)
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
@@ -85,6 +86,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	r.pin(ctx, reported.Cluster)
 	return reported.Result(outcome)
+}
+
+// of returns the reconciler for the release of the files, if it has no release of its own.
+func (r *Reconciler) of(files releaseFiles) *Reconciler {
+	out := *r
+	out.Release = cmp.Or(r.Release, files.version)
+	return &out
 }
 
 // pin keeps the bundles of the versions' images in the cache. If that fails, they

@@ -35,7 +35,7 @@ func mount(t *testing.T, files map[string]string) string {
 func TestImages_FlatConfigMap(t *testing.T) {
 	reference := "quay.io/openshift/a@sha256:" + strings.Repeat("a", 64)
 	dir := mount(t, map[string]string{"aws-cluster-api-controllers": reference + "\n", "cluster-capi-controllers": reference})
-	images, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json")})
+	images, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestImages_FlatConfigMapMissing(t *testing.T) {
 	for name, dir := range map[string]string{
 		"empty": mount(t, nil), "only the release": mount(t, map[string]string{releaseFile: "4.22.0"}), "not mounted": t.TempDir(),
 	} {
-		if _, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json")}); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"}); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestImages_FlatConfigMapMissing(t *testing.T) {
 
 func TestImages_FlatConfigMapInvalid(t *testing.T) {
 	dir := mount(t, map[string]string{"aws-cluster-api-controllers": "quay.io/openshift/a:latest"})
-	_, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json")})
+	_, err := parsed(&Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"})
 	if err == nil || !strings.Contains(err.Error(), "aws-cluster-api-controllers") {
 		t.Errorf("error does not contain the key: %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
-// releaseFile is the file next to images.json that names its release. It may be missing.
+// releaseFile is the file next to images.json that names its release. It may be missing if the program has a release of its own.
 const releaseFile = "release-version"
 
 // StaleError reports that images.json belongs to another release than the program:
@@ -90,6 +90,9 @@ func (r *Reconciler) readReleaseOnce() (releaseFiles, error) {
 func (r *Reconciler) parse(files releaseFiles, overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
 	if files.err != nil {
 		return nil, files.err
+	}
+	if r.Release == "" {
+		return nil, fmt.Errorf("the file %s next to %s must name the release", releaseFile, r.ImagesJSON)
 	}
 	if files.version != r.Release {
 		return nil, &StaleError{Path: r.ImagesJSON, Is: files.version, Want: r.Release}

@@ -43,6 +43,32 @@ func TestReleaseFiles_AreRecorded(t *testing.T) {
 	}
 }
 
+// A program without a release of its own has that of the files, also after they have changed.
+func TestRelease_OfTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	r := &Reconciler{ImagesJSON: filepath.Join(dir, "images.json")}
+	if err := os.WriteFile(r.ImagesJSON, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.of(r.readRelease()).parse(r.readRelease(), nil); err == nil || !strings.Contains(err.Error(), "must name the release") {
+		t.Errorf("without release: %v", err)
+	}
+	for _, release := range []string{"1.0.0", "1.1.0"} {
+		if err := os.WriteFile(filepath.Join(dir, releaseFile), []byte(release), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files := r.readRelease()
+		if _, err := r.of(files).parse(files, nil); err != nil || r.of(files).Release != release {
+			t.Errorf("release %s, %v; want %s", r.of(files).Release, err, release)
+		}
+	}
+	r.Release = "1.0.0"
+	files := r.readRelease()
+	if _, err := r.of(files).parse(files, nil); !errors.As(err, new(*StaleError)) {
+		t.Errorf("a program with another release: %v", err)
+	}
+}
+
 // TestImages_OfTheRelease: images.json of another release must not be used.
 func TestImages_OfTheRelease(t *testing.T) {
 	reference := "quay.io/openshift/a@sha256:" + strings.Repeat("a", 64)

@@ -28,6 +28,7 @@ import (
 type kubernetes struct {
 	*harness
 	folder string // of the administrator's kustomization
+	mount  string // of the ConfigMap with the images
 }
 
 // newKubernetes writes the kustomization of docs/install.md.
@@ -84,12 +85,8 @@ func (k *kubernetes) run(more ...string) *process {
 	k.Helper()
 	deployment := &appsv1.Deployment{}
 	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "capi-installer"}, deployment))
-	configMap := &corev1.ConfigMap{}
-	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "cluster-api-installer-images"}, configMap))
-	mounted := k.TempDir()
-	for name, content := range configMap.Data {
-		k.must(os.WriteFile(filepath.Join(mounted, name), []byte(content), 0o600))
-	}
+	k.mount = k.TempDir()
+	configMap := k.project()
 	container := deployment.Spec.Template.Spec.Containers[0]
 	environment := slices.Clone(k.memory)
 	for _, variable := range container.Env {
@@ -97,7 +94,7 @@ func (k *kubernetes) run(more ...string) *process {
 	}
 	arguments := slices.Clone(container.Args)
 	for i, argument := range arguments {
-		argument = strings.Replace(argument, "/etc/capi-installer/", mounted+"/", 1)
+		argument = strings.Replace(argument, "/etc/capi-installer/", k.mount+"/", 1)
 		arguments[i] = strings.Replace(argument, "/var/cache/capi-installer", k.Cache, 1)
 	}
 	kubeconfig, err := k.Cluster.ServiceAccount(k.Context(), v1alpha1.KubernetesNamespaces.Operator, deployment.Spec.Template.Spec.ServiceAccountName)
@@ -105,6 +102,24 @@ func (k *kubernetes) run(more ...string) *process {
 	p := launch(k.T, environment, nil, append(append(arguments, "--kubeconfig="+kubeconfig), more...)...)
 	k.Cleanup(p.end)
 	return p
+}
+
+// project writes the ConfigMap with the images into its mount, as the kubelet does: a link to a folder is replaced by another one.
+func (k *kubernetes) project() *corev1.ConfigMap {
+	k.Helper()
+	configMap := &corev1.ConfigMap{}
+	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "cluster-api-installer-images"}, configMap))
+	folder, err := os.MkdirTemp(k.mount, "..data-")
+	k.must(err)
+	for name, content := range configMap.Data {
+		k.must(os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(k.mount, name)); !os.IsExist(err) {
+			k.must(err)
+		}
+	}
+	k.must(os.Symlink(filepath.Base(folder), filepath.Join(k.mount, "..next")))
+	k.must(os.Rename(filepath.Join(k.mount, "..next"), filepath.Join(k.mount, "..data")))
+	return configMap
 }
 
 func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
@@ -131,6 +146,13 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.kubectl("apply", "-k", k.folder)
 	p = k.run()
 	k.settled("1.1.0-2")
+
+	docker.Version = "v1.2.0"
+	k.release(core("v1.2.0"), docker)
+	k.setRelease("1.1.0", "1.2.0")
+	k.kubectl("apply", "-k", k.folder)
+	k.project() // without a restart
+	k.settled("1.2.0-3")
 
 	uninstall := k.commands("### Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {

@@ -80,7 +80,9 @@ func TestLease_LateWrite(t *testing.T) {
 		lateWrite(t, faults.Fault{Verbs: []string{faults.Create}, Path: "/namespaces/" + namespace + "/configmaps", SkipDryRuns: true, Times: 1})
 	})
 	for nth := 1; full && nth <= 30; nth++ {
-		t.Run(fmt.Sprintf("write %d", nth), func(t *testing.T) { lateWrite(t, faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1}) })
+		t.Run(fmt.Sprintf("write %d", nth), func(t *testing.T) {
+			lateWrite(t, faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1})
+		})
 	}
 }
 
