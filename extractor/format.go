@@ -47,6 +47,14 @@ type Files map[string][]byte
 // not support the first.
 func Roots() []string { return []string{bundleRoot, profilesRoot} }
 
+// ManifestsPath returns the path of a bundle's manifests from the image's root. profile is empty in the layout with one bundle.
+func ManifestsPath(profile string) string {
+	if profile == "" {
+		return path.Join(bundleRoot, manifestsYAML)
+	}
+	return path.Join(profilesRoot, profile, manifestsYAML)
+}
+
 // Limit returns the maximum size of the file at a path, in bytes. Bundles rejects larger
 // files, so reading Limit+1 bytes suffices. It is 0 for files that are not part of a
 // bundle, whose content is not used.

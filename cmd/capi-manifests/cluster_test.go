@@ -34,7 +34,17 @@ const clusterAPICRD = "clusterapis.capi-operator.openshift.io"
 //	stored-version NAME IMAGE FILE OUT   writes the revision ConfigMap of a version with the objects of FILE
 //	await-text TEXT FILE                 waits until a file contains a text
 func TestClusterScripts(t *testing.T) {
-	cluster := controlplane.Shared(t)
+	runClusterScripts(t, controlplane.Shared(t), "testdata/cluster")
+}
+
+// TestAdministrationScripts runs the scripts in testdata/administration, which change the ClusterAPI object that the scripts in
+// testdata/cluster read, in another control plane.
+func TestAdministrationScripts(t *testing.T) {
+	runClusterScripts(t, controlplane.Lease(t), "testdata/administration")
+}
+
+func runClusterScripts(t *testing.T, cluster *controlplane.Cluster, dir string) {
+	t.Helper()
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
 	if err := os.Symlink(controlplane.Binary(t), kubectl); err != nil {
 		t.Fatal(err)
@@ -51,7 +61,7 @@ func TestClusterScripts(t *testing.T) {
 		}
 	}
 	testscript.Run(t, testscript.Params{
-		Deadline: time.Now().Add(scriptsTimeout), Dir: "testdata/cluster", RequireExplicitExec: true, RequireUniqueNames: true,
+		Deadline: time.Now().Add(scriptsTimeout), Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			if err := setup(env); err != nil {
 				return err
@@ -76,7 +86,7 @@ func removeAfter(t *testing.T, cluster *controlplane.Cluster) {
 		defer cancel()
 		for _, arguments := range []string{
 			"crd " + clusterAPICRD, "events -n default --field-selector involvedObject.kind=ClusterAPI",
-			"configmaps -n openshift-cluster-api-operator -l capi-operator.openshift.io/revision", "crd retaineds.example.com infrastructures.config.openshift.io", "clusterrole,clusterrolebinding status-reader", "lease capi-installer -n openshift-cluster-api-operator",
+			"configmaps -n openshift-cluster-api-operator -l capi-operator.openshift.io/revision", "crd retaineds.example.com infrastructures.config.openshift.io clusterversions.config.openshift.io", "clusterrole,clusterrolebinding status-reader", "lease,deployment capi-installer -n openshift-cluster-api-operator", "configmap cluster-api-installer-images capi-installer-history -n openshift-cluster-api-operator",
 		} {
 			if out, err := cluster.Kubectl(ctx, append([]string{"delete", "--ignore-not-found"}, strings.Fields(arguments)...)...); err != nil {
 				t.Errorf("kubectl delete %s: %v\n%s", arguments, err, out)

@@ -162,7 +162,7 @@ func TestStatus_Errors(t *testing.T) {
 		want       string
 	}{
 		"no CRD":              {kubeconfigWithoutCRD, cli.ExitInvalid, "CRD clusterapis.capi-operator.openshift.io not found; capi-installer is not installed in this cluster"},
-		"missing permissions": {withFailure(http.StatusForbidden), cli.ExitInvalid, "reading clusterapis.capi-operator.openshift.io: rejected; status and history need the verbs get, list and watch, as in ClusterRole cluster-reader"},
+		"missing permissions": {withFailure(http.StatusForbidden), cli.ExitInvalid, "reading clusterapis.capi-operator.openshift.io: rejected; this command needs the verbs get, list and watch, as in ClusterRole cluster-reader"},
 		"outdated token":      {withFailure(http.StatusUnauthorized), cli.ExitInvalid, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
 		"no API server":       {kubeconfigOf(t, "http://"+closed), cli.ExitIO, "connection refused; check that the API server is running"},
 		"no kubeconfig":       {"missing", cli.ExitInvalid, "missing: no such file or directory; set --kubeconfig or KUBECONFIG"},
@@ -243,6 +243,27 @@ func storedVersion(t *testing.T, name, verbosity string) *corev1.ConfigMap {
 
 // clusterCommands are the commands whose examples need a cluster with a version.
 var clusterCommands = []string{"status", "history"}
+
+// changingCommands are the commands whose examples change a cluster or need its API: a script runs each of their examples.
+var changingCommands = []string{"trace", "rollback", "pause", "resume", "override", "set", "clear", "unmanage"}
+
+// TestHelp_ExamplesOfChangingCommandsAreRun looks for the examples in the script of TestAdministrationScripts.
+func TestHelp_ExamplesOfChangingCommandsAreRun(t *testing.T) {
+	script, err := os.ReadFile("testdata/administration/administration.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range commandsBelow(command.New("")) {
+		if !slices.Contains(changingCommands, cmd.Name()) {
+			continue
+		}
+		for _, line := range exampleLines(cmd.Example) {
+			if !strings.Contains(string(script), "exec "+line+"\n") && !strings.HasPrefix(line, "capi-manifests status ") {
+				t.Errorf("no script runs %s", line)
+			}
+		}
+	}
+}
 
 // TestHelp_ExamplesOfAClusterWork runs the examples of status and history.
 func TestHelp_ExamplesOfAClusterWork(t *testing.T) {

@@ -85,6 +85,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	r.pin(ctx, reported.Cluster)
+	if err := r.recordHistory(ctx, reported.Cluster, state.ConfigMaps, files, outcome.Err == nil); err != nil {
+		return reconcile.Result{}, err
+	}
 	return reported.Result(outcome)
 }
 

@@ -5,6 +5,9 @@ package command
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,31 +35,39 @@ func (f *clusterFlags) loader() clientcmd.ClientConfig {
 }
 
 func (f *clusterFlags) completeContext(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	config, err := f.loader().RawConfig()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []cobra.Completion
-	for name := range config.Contexts {
-		names = append(names, name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // connect returns the clients of the cluster, without a request.
 func (f *clusterFlags) connect() (*installed.Cluster, error) {
-	config, err := f.loader().ClientConfig()
+	config, err := f.config()
 	if err != nil {
-		if clientcmd.IsEmptyConfig(err) {
-			err = errors.New("no cluster is configured")
-		}
-		file := cmp.Or(f.kubeconfig, "kubeconfig")
-		step := "set --kubeconfig or KUBECONFIG to the kubeconfig of a cluster"
-		return nil, &installed.AccessError{Subject: file, Err: err, Permanent: true, NextStep: step}
+		return nil, err
 	}
 	cluster, err := installed.Connect(config)
 	if err == nil {
 		cluster.Namespace = f.namespace
 	}
 	return cluster, err
+}
+
+// explain explains an invalid kubeconfig, with the contexts that it has.
+func (f *clusterFlags) explain(err error) *installed.AccessError {
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no cluster is configured")
+	}
+	step := "set --kubeconfig or KUBECONFIG to the kubeconfig of a cluster"
+	if contexts := f.contexts(); len(contexts) > 0 {
+		step = "select one of its contexts with --context: " + strings.Join(contexts, ", ")
+	}
+	return &installed.AccessError{Subject: cmp.Or(f.kubeconfig, "kubeconfig"), Err: err, Permanent: true, NextStep: step}
+}
+
+// contexts returns the names of the contexts in the kubeconfig, sorted; nothing if it cannot be read.
+func (f *clusterFlags) contexts() []string {
+	config, err := f.loader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(config.Contexts))
 }

@@ -112,7 +112,7 @@ func newDiff() *cobra.Command {
 		Short:             "Compare two releases, images or bundles",
 		Long:              diffLong,
 		Example:           diffExample,
-		Args:              cli.TwoArgs,
+		Args:              cli.ExactArgs("A", "B"),
 		ValidArgsFunction: cli.CompleteTwo,
 		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-const historyLong = `List the versions of Cluster API that a cluster stores, newest first, with the differences from the previous version.
+const historyLong = `List the versions of Cluster API that were installed in a cluster, newest first: when each became the desired version, the time until
+it was installed or replaced, the result, and the changed components.
 
-A cluster stores the desired version, the installed one, and older ones until they are removed. The differences are those
-of diff, by severity; --full shows folded changes. history reads the ClusterAPI object and the ConfigMaps in namespace
-openshift-cluster-api-operator, as ClusterRole cluster-reader allows, and never writes.`
+The installer records the last 20 versions in ConfigMap capi-installer-history, also after their objects are gone. The desired version, the
+installed one, and older ones until they are removed are stored with their objects: their differences are those of diff, by
+severity; --full shows folded changes. history reads the ClusterAPI object and the ConfigMaps in the namespace of the installer, as
+ClusterRole cluster-reader allows, and never writes.`
 
 const historyExample = `  # List the versions and their differences
   capi-manifests history
@@ -37,7 +39,7 @@ func newHistory() *cobra.Command {
 	options := &historyOptions{}
 	cmd := &cobra.Command{
 		Use:               "history",
-		Short:             "List the stored versions of a cluster",
+		Short:             "List the versions installed in a cluster",
 		Long:              historyLong,
 		Example:           historyExample,
 		Args:              cli.NoArgs,
@@ -65,7 +67,11 @@ func (o *historyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	versions := history.New(rollout.New(snapshot), stored)
+	recorded, err := cluster.History(cmd.Context())
+	if err != nil {
+		return err
+	}
+	versions := history.New(rollout.New(snapshot), stored, recorded)
 	if o.format != cli.Table {
 		return o.format.Write(cmd.OutOrStdout(), versions, nil)
 	}

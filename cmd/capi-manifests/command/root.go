@@ -37,7 +37,10 @@ Cluster API providers. Such an image holds a bundle:
   diff       two of these         ->  changes, and who is affected
   rbac       bundles              ->  the least role that can install them
   status     cluster              ->  installed version, progress of the rollout, next steps
-  history    cluster              ->  stored versions and their differences
+  history    cluster              ->  versions that were installed and their differences
+  trace      installed object     ->  its component, image and file
+  rollback   cluster              ->  an earlier version requested again
+  pause, resume, override, unmanage   change the ClusterAPI object, with the command of kubectl
 
 Images are pulled as podman, skopeo and oc pull them: with the mirrors of
 registries.conf, the credentials of "podman login" or "docker login", the certificates in
@@ -102,7 +105,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
 	return root
 }
 

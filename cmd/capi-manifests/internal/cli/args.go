@@ -46,12 +46,33 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// TwoArgs requires the arguments A and B.
-func TwoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) != 2 {
-		return &UsageError{fmt.Errorf("accepts 2 arg(s), A and B, received %d", len(args))}
+// ExactArgs requires one argument for each name.
+func ExactArgs(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return &UsageError{fmt.Errorf("accepts %d arg(s), %s, received %d", len(names), strings.Join(names, " and "), len(args))}
+		}
+		return nil
+	}
+}
+
+// AtMostOneArg rejects further arguments.
+func AtMostOneArg(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return &UsageError{fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " "))}
 	}
 	return nil
+}
+
+// AtLeastOneArg requires arguments. usage is their name and description, as in OneArg.
+func AtLeastOneArg(usage string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			name, is, _ := strings.Cut(usage, ", ")
+			return &UsageError{fmt.Errorf("%s is required: %s", name, is)}
+		}
+		return nil
+	}
 }
 
 // Required returns an error for every flag of names that is empty.

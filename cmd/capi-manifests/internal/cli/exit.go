@@ -34,6 +34,13 @@ const (
 	ExitInvalid  = 4
 )
 
+// NotFoundError reports that the searched object does not exist.
+type NotFoundError struct{ Err error }
+
+func (e *NotFoundError) Error() string { return e.Err.Error() }
+
+func (e *NotFoundError) Unwrap() error { return e.Err }
+
 // UsageError reports an invalid command line.
 type UsageError struct{ err error }
 
@@ -71,7 +78,7 @@ func ExitCode(err error) int {
 		return ExitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):
 		return ExitIO
-	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findings.Error](err), isA[*diffreport.DifferencesError](err), isA[*verdict.RejectedError](err):
+	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findings.Error](err), isA[*diffreport.DifferencesError](err), isA[*verdict.RejectedError](err), isA[*NotFoundError](err):
 		return ExitFindings
 	}
 	return ExitIO

@@ -64,7 +64,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 // readOnly rejects requests that write.
 type readOnly struct{ next http.RoundTripper }
 
-var errWrites = errors.New("status and history send only GET requests")
+var errWrites = errors.New("reading commands send only GET requests")
 
 // RoundTrip implements http.RoundTripper.
 func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -146,12 +146,8 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	return found.decode(time.Now())
 }
 
-// The ConfigMap with the release, which the Deployment mounts as a volume.
-const (
-	releaseVolume = "images"
-	imagesKey     = "images.json"
-	versionKey    = "release-version"
-)
+// releaseVolume is the volume of the Deployment with the ConfigMap of the release.
+const releaseVolume = "images"
 
 // requested returns the release in the ConfigMap that the Deployment mounts; nil if there is none.
 func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRelease, error) {
@@ -170,13 +166,13 @@ func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRe
 	if err != nil || configMap == nil {
 		return nil, err
 	}
-	images, found := configMap.Data[imagesKey]
+	images, found := configMap.Data[rollout.ImagesKey]
 	if !found {
 		return nil, nil
 	}
 	return &rollout.RequestedRelease{
 		ConfigMap:       configMap.Namespace + "/" + configMap.Name,
-		ObservedRelease: v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[versionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))},
+		ObservedRelease: v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[rollout.VersionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))},
 	}, nil
 }
 

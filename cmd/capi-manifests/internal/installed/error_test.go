@@ -25,7 +25,7 @@ func TestExplain(t *testing.T) {
 		permanent bool
 		want      string
 	}{
-		{"missing permission", forbidden, true, "reading events in namespace default: events is forbidden: not allowed; status and history need"},
+		{"missing permission", forbidden, true, "reading events in namespace default: events is forbidden: not allowed; this command needs"},
 		{"invalid token", apierrors.NewUnauthorized("no"), true, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
 		{"CA of another cluster", rejected(x509.UnknownAuthorityError{}), true, "does not trust the certificate"},
 		{"certificate of another host", rejected(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}), true, "does not trust the certificate"},

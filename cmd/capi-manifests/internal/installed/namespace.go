@@ -7,6 +7,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -31,4 +32,19 @@ func (c *Cluster) findNamespace(ctx context.Context) error {
 		c.Namespace = v1alpha1.OpenShiftNamespaces.Operator
 	}
 	return nil
+}
+
+// clusterVersions is the resource of the object with which the cluster version operator manages a release.
+var clusterVersions = configv1.GroupVersion.WithResource("clusterversions")
+
+// HasClusterVersion reports whether the cluster version operator manages the cluster: it then owns images.json and release-version.
+func (c *Cluster) HasClusterVersion(ctx context.Context) (bool, error) {
+	_, err := c.objects.Resource(clusterVersions).Get(ctx, "version", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, c.failed(clusterVersions, "", err)
+	}
+	return true, nil
 }

@@ -36,6 +36,12 @@ type Snapshot struct {
 	Time time.Time
 }
 
+// The keys of the ConfigMap with the release.
+const (
+	ImagesKey  = "images.json"
+	VersionKey = "release-version"
+)
+
 // RequestedRelease is the release that an administrator, or the cluster version operator, has requested.
 type RequestedRelease struct {
 	// ConfigMap is the name of the ConfigMap with its namespace.

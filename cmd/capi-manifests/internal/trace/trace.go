@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trace finds the origin of an installed object: the component, the image and the file of the bundle that contains it.
+package trace
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+)
+
+// Query selects objects. An empty namespace selects those of every namespace.
+type Query struct {
+	// Kinds are the kinds that the cluster has for the word of the user.
+	Kinds           []schema.GroupKind
+	Namespace, Name string
+}
+
+// matches reports whether an object is selected.
+func (q Query) matches(object *unstructured.Unstructured) bool {
+	return object.GetName() == q.Name && (q.Namespace == "" || object.GetNamespace() == q.Namespace) &&
+		slices.Contains(q.Kinds, object.GroupVersionKind().GroupKind())
+}
+
+// Origin is the place of an object in a version.
+type Origin struct {
+	// Object is the kind, namespace and name.
+	Object  string       `json:"object"`
+	Version string       `json:"version"`
+	Role    rollout.Role `json:"role,omitempty"`
+	// Component is the component with the object.
+	Component v1alpha1.Component `json:"component"`
+	// File is the path in the image; empty if the component comes from transport ConfigMaps.
+	File string `json:"file,omitempty"`
+	// Number is the position of the object in the file, from 1, and Objects the number of objects in it.
+	Number  int `json:"number"`
+	Objects int `json:"objects"`
+}
+
+// Origins returns the places of the selected objects, those of the newest version first. stored is sorted, oldest first.
+func Origins(query Query, stored []installed.Stored, report rollout.Report) []Origin {
+	origins := []Origin{}
+	for _, version := range slices.Backward(stored) {
+		components := version.Set.Components()
+		for i, part := range version.Set.Operands {
+			component := withProfile(components[i], version.Name, report)
+			origins = append(origins, inComponent(query, part, Origin{Version: version.Name, Role: roleOf(version.Name, report), Component: component})...)
+		}
+	}
+	return origins
+}
+
+func inComponent(query Query, part operand.Operand, at Origin) (origins []Origin) {
+	for i, object := range part.Objects {
+		if !query.matches(object) {
+			continue
+		}
+		found := at
+		found.Object, found.Number, found.Objects = name(object), i+1, len(part.Objects)
+		if found.Component.Image != "" {
+			found.File = extractor.ManifestsPath(found.Component.Profile)
+		}
+		origins = append(origins, found)
+	}
+	return origins
+}
+
+func name(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return object.GetKind() + " " + object.GetName()
+	}
+	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+// withProfile adds the profile, which the stored objects lack, from the status.
+func withProfile(component v1alpha1.Component, version string, report rollout.Report) v1alpha1.Component {
+	for _, known := range report.Versions {
+		for _, candidate := range known.Components {
+			if known.Name == version && candidate.Name == component.Name && candidate.ContentID == component.ContentID {
+				return candidate
+			}
+		}
+	}
+	return component
+}
+
+func roleOf(version string, report rollout.Report) rollout.Role {
+	for _, known := range report.Versions {
+		if known.Name == version {
+			return known.Role
+		}
+	}
+	return ""
+}
+
+// Text writes the origins, each as a paragraph.
+func Text(out *bytes.Buffer, origins []Origin) {
+	for i, origin := range origins {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		version := origin.Version
+		if origin.Role != "" {
+			version += " (" + string(origin.Role) + ")"
+		}
+		component := strings.TrimSpace(origin.Component.Name + " " + origin.Component.Version)
+		if origin.Component.Type != "" {
+			component += " (" + origin.Component.Type + ")"
+		}
+		rows := [][]string{{"Object:", origin.Object}, {"Version:", version}, {"Component:", component}}
+		if origin.Component.Image != "" {
+			key := "key " + origin.Component.Source + " of images.json"
+			if origin.Component.Overridden {
+				key = "override of " + origin.Component.Source
+			}
+			rows = append(rows, []string{"Image:", fmt.Sprintf("%s (%s)", origin.Component.Image, key)}, []string{"File:", origin.File})
+		} else {
+			rows = append(rows, []string{"ConfigMaps:", strings.Join(origin.Component.ConfigMaps, ", ")})
+		}
+		term.Aligned(out, append(rows, []string{"Position:", fmt.Sprintf("object %d of %d", origin.Number, origin.Objects)}))
+	}
+}
