@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/history"
 )
 
 // mode sets spec.installerMode.
@@ -31,7 +32,7 @@ func (h *harness) mode(mode v1alpha1.InstallerMode) {
 func (h *harness) otherWrites() []string {
 	var found []string
 	h.wrote.Range(func(key, _ any) bool {
-		if name := key.(string); !strings.HasSuffix(name, "/status") && !strings.HasSuffix(name, "/events") {
+		if name := key.(string); !strings.HasSuffix(name, "/status") && !strings.HasSuffix(name, "/events") && !strings.HasSuffix(name, "/configmaps/"+history.ConfigMapName) {
 			found = append(found, key.(string))
 		}
 		return true

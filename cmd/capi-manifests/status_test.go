@@ -114,7 +114,7 @@ func TestStatus_ExitCodesOfStates(t *testing.T) {
 		want string
 	}{
 		{"installed.yaml", 0, "AT REST  Version 4.22.0-1 is installed.\n"},
-		{"rolling.yaml", 1, "└── ● cluster-api       ████████████████░░░░  4/5      Progressing for "},
+		{"rolling.yaml", 1, "└── ● cluster-api       ████████████████░░░░  4/5  Progressing for "},
 		{"blocked.yaml", 2, "BLOCKED  Version 4.22.1-2 is blocked: InstallerDegraded is True (Collision).\n"},
 	} {
 		t.Run(c.file, func(t *testing.T) {

@@ -45,10 +45,14 @@ func (f *clusterFlags) connect() (*installed.Cluster, error) {
 		return nil, err
 	}
 	cluster, err := installed.Connect(config)
-	if err == nil {
-		cluster.Namespace = f.namespace
+	if err != nil {
+		return nil, err
 	}
-	return cluster, err
+	cluster.Namespace, cluster.Context = f.namespace, f.context
+	if raw, err := f.loader().RawConfig(); err == nil && f.context == "" {
+		cluster.Context = raw.CurrentContext
+	}
+	return cluster, nil
 }
 
 // explain explains an invalid kubeconfig, with the contexts that it has.

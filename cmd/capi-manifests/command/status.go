@@ -26,6 +26,9 @@ ConfigMaps, and the Deployment, the pods and the Lease of the installer: while t
 the rest of the report is old, and the state is blocked. status needs the verbs get, list and watch, as in
 ClusterRole cluster-reader, and never writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
 
+The next steps come first. Complete and pending phases are one line each unless --no-fold is set; on a terminal the text fits its
+width. While a version is being installed, its time and the time of the last rollout are shown.
+
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
 fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked. At rest means
 that the requested release is installed: directly after a change of the spec, or of the ConfigMap with
@@ -64,6 +67,7 @@ type statusOptions struct {
 	format      rollout.Format
 	color       term.ColorMode
 	watch, wait bool
+	noFold      bool
 	timeout     time.Duration
 	// forVersion is the release that must be installed; empty for the requested one.
 	forVersion string
@@ -87,6 +91,7 @@ func newStatus() *cobra.Command {
 	flags.BoolVarP(&options.watch, "watch", "w", false, "show each change")
 	flags.BoolVar(&options.wait, "wait", false, "wait until the rollout is at rest or blocked")
 	flags.StringVar(&options.forVersion, "for-version", "", "`release` that must be installed, such as 4.22.0 (default the requested release)")
+	flags.BoolVar(&options.noFold, "no-fold", false, "show each complete and each pending phase, and all components")
 	flags.DurationVar(&options.timeout, "timeout", 0, "`limit` of --wait, such as 30m (default no limit)")
 	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
 	cli.CompleteFixed(cmd, "output", rollout.Formats()...)
@@ -131,7 +136,8 @@ func (o *statusOptions) once(cmd *cobra.Command, cluster *installed.Cluster) err
 // finish writes a report and returns its state as an error, unless it is at rest.
 func (o *statusOptions) finish(cmd *cobra.Command, report rollout.Report, message string) error {
 	var out bytes.Buffer
-	if err := report.Write(&out, o.format, time.Now(), o.color.Enabled(cmd.OutOrStdout())); err != nil {
+	layout := rollout.Layout{Width: term.Width(cmd.OutOrStdout()), NoFold: o.noFold}
+	if err := report.Write(&out, o.format, time.Now(), o.color.Enabled(cmd.OutOrStdout()), layout); err != nil {
 		return err
 	}
 	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
@@ -157,7 +163,7 @@ func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
 		return rollout.NoDisplay(problem)
 	}
 	out := cmd.OutOrStdout()
-	return rollout.NewDisplay(out, o.format, o.color.Enabled(out), problem)
+	return rollout.NewDisplay(out, o.format, o.color.Enabled(out), o.noFold, problem)
 }
 
 // follow watches the cluster until the rollout ends (--wait), the timeout passes,

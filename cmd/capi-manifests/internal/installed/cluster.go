@@ -28,6 +28,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+	"github.com/capi-installer/capi-installer/install/history"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -41,6 +42,8 @@ const requestTimeout = 30 * time.Second
 type Cluster struct {
 	// Namespace is the namespace of the installer; empty means the default one of the kind of cluster.
 	Namespace string
+	// Context is the context of the kubeconfig, for people; empty if there is none.
+	Context string
 
 	config   *rest.Config
 	objects  dynamic.Interface
@@ -102,6 +105,7 @@ var (
 type contents struct {
 	// namespace is the namespace of the installer.
 	namespace string
+	cluster   rollout.Cluster
 
 	clusterAPIs, events, deployments, pods, leases, configMaps []*unstructured.Unstructured
 	crds, revisions                                            []*metav1.PartialObjectMetadata
@@ -114,7 +118,7 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	if err := c.findNamespace(ctx); err != nil {
 		return rollout.Snapshot{}, err
 	}
-	found := contents{namespace: c.Namespace}
+	found := contents{namespace: c.Namespace, cluster: c.named()}
 	for _, list := range []struct {
 		into      *[]*unstructured.Unstructured
 		resource  schema.GroupVersionResource
@@ -149,6 +153,11 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 // releaseVolume is the volume of the Deployment with the ConfigMap of the release.
 const releaseVolume = "images"
 
+// named returns the names of the cluster for its user.
+func (c *Cluster) named() rollout.Cluster {
+	return rollout.Cluster{Context: c.Context, Server: c.config.Host}
+}
+
 // requested returns the release in the ConfigMap that the Deployment mounts; nil if there is none.
 func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRelease, error) {
 	if deployment == nil {
@@ -178,7 +187,16 @@ func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRe
 
 // decode returns the snapshot at a time.
 func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
-	from.Time = now
+	from.Time, from.Cluster = now, &c.cluster
+	for _, object := range c.configMaps {
+		if object.GetName() == history.ConfigMapName {
+			record, err := only[corev1.ConfigMap]([]*unstructured.Unstructured{object})
+			if err != nil {
+				return from, err
+			}
+			from.History = history.Parse(record)
+		}
+	}
 	if from.ClusterAPI, err = only[v1alpha1.ClusterAPI](c.clusterAPIs); err != nil {
 		return from, err
 	}

@@ -179,7 +179,7 @@ func (w *watcher) run(ctx context.Context, each func(rollout.Snapshot) (bool, er
 // snapshot decodes the objects of the informers.
 func (w *watcher) snapshot() (rollout.Snapshot, error) {
 	return contents{
-		namespace:   w.cluster.Namespace,
+		namespace: w.cluster.Namespace, cluster: w.cluster.named(),
 		clusterAPIs: stored[*unstructured.Unstructured](w.clusterAPIs), events: stored[*unstructured.Unstructured](w.events),
 		deployments: stored[*unstructured.Unstructured](w.deployments), pods: stored[*unstructured.Unstructured](w.pods),
 		leases: stored[*unstructured.Unstructured](w.leases), configMaps: stored[*unstructured.Unstructured](w.configMaps),

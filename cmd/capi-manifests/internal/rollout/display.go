@@ -25,14 +25,14 @@ type Display interface {
 
 // NewDisplay returns the display for a format. Text on a terminal is redrawn in
 // place; otherwise it has a line for each new fact. problem writes the errors,
-// except on a terminal.
-func NewDisplay(out io.Writer, format Format, color bool, problem func(error)) Display {
+// except on a terminal, which has its own width.
+func NewDisplay(out io.Writer, format Format, color, noFold bool, problem func(error)) Display {
 	problems := &problemLog{write: problem}
 	switch {
 	case format != Text:
 		return &documents{problemLog: problems, out: out, format: format}
 	case term.IsTerminal(out):
-		return newScreen(out, color)
+		return newScreen(out, color, noFold)
 	default:
 		return &factLog{problemLog: problems, out: out, now: time.Now}
 	}
@@ -84,7 +84,7 @@ func (d *documents) Show(report Report) error {
 	}
 	d.last = report
 	var text bytes.Buffer
-	if err := report.Write(&text, d.format, time.Now(), false); err != nil {
+	if err := report.Write(&text, d.format, time.Now(), false, Layout{}); err != nil {
 		return err
 	}
 	_, err := d.out.Write(text.Bytes())

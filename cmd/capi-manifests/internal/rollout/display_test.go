@@ -46,7 +46,7 @@ func TestScreen_FitsTheTerminal(t *testing.T) {
 	if err := s.Show(reportWith("a", "b")); err != nil {
 		t.Fatal(err)
 	}
-	if want := "ROLLING OUT  Versi…\n\n… 3 more lines; en…\n"; out.String() != want {
+	if want := "ROLLING OUT  Versi…\n  4.22.0-1\n… 7 more lines; en…\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

@@ -35,7 +35,7 @@ func htmlFuncs(now time.Time) template.FuncMap {
 		"phaseMark":  func(state v1alpha1.PhaseState) string { return phaseMarks[state] },
 		"phaseClass": func(state v1alpha1.PhaseState) string { return strings.ToLower(string(state)) },
 		"percent":    percent,
-		"count":      countText,
+		"count":      func(phase v1alpha1.Phase, version Version) string { return countText(phase, version.removing()) },
 		"age":        func(since metav1.Time) string { return age(since, now) },
 		"moment":     func(at metav1.Time) string { return at.UTC().Format(time.RFC3339) },
 		"generated":  func() string { return now.UTC().Format(time.RFC3339) },

@@ -36,7 +36,7 @@ func (r Report) facts() []string {
 		lines = append(lines, fmt.Sprintf("version %s: %s", version.Name, roleWords[version.Role]))
 		for _, phase := range version.Phases {
 			name := "version " + version.Name + ", phase " + phase.Name
-			lines = append(lines, fmt.Sprintf("%s: %s, %s", name, phase.State, countText(phase)))
+			lines = append(lines, fmt.Sprintf("%s: %s, %s", name, phase.State, countText(phase, version.removing())))
 			for _, waiting := range phase.WaitingFor {
 				lines = append(lines, name+" waits for "+strings.Join(nonEmpty(waiting.Object, waiting.Message), ": "))
 			}

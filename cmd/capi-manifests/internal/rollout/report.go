@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/install/history"
 )
 
 // Snapshot holds the objects from which the report is computed.
@@ -32,6 +33,10 @@ type Snapshot struct {
 	Installer InstallerObjects
 	// Requested is the release in the ConfigMap that the Deployment mounts; nil without either.
 	Requested *RequestedRelease
+	// History is the record of the versions that were installed, oldest first.
+	History []history.Entry
+	// Cluster names the cluster; nil if that is not of interest.
+	Cluster *Cluster
 	// Time is the time of the snapshot: a lease ends without an event.
 	Time time.Time
 }
@@ -41,6 +46,14 @@ const (
 	ImagesKey  = "images.json"
 	VersionKey = "release-version"
 )
+
+// Cluster names a cluster as its user knows it.
+type Cluster struct {
+	// Context is the context of the kubeconfig; empty if there is none.
+	Context string `json:"context,omitempty"`
+	// Server is the URL of the API server.
+	Server string `json:"server"`
+}
 
 // RequestedRelease is the release that an administrator, or the cluster version operator, has requested.
 type RequestedRelease struct {
@@ -69,6 +82,10 @@ type Report struct {
 	State  State  `json:"state"`
 	// Summary is the state in one sentence.
 	Summary string `json:"summary"`
+	// Cluster is the cluster of the report.
+	Cluster *Cluster `json:"cluster,omitempty"`
+	// LastRolloutSeconds is the duration of the last complete rollout of another version; 0 if it is not known.
+	LastRolloutSeconds int64 `json:"lastRolloutSeconds,omitempty"`
 	// Installer is the state of the installer itself.
 	Installer Process `json:"installer"`
 	// Mode is spec.installerMode; empty without a ClusterAPI object.
@@ -116,6 +133,8 @@ const (
 type Version struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
+	// Started is the time when the version became the desired one; zero if it is not known.
+	Started metav1.Time `json:"started,omitzero"`
 	// InstalledAs is the version that the objects name as their owner, if it is
 	// another one.
 	InstalledAs string               `json:"installedAs,omitempty"`
@@ -159,8 +178,9 @@ func New(from Snapshot) Report {
 	report := Report{
 		Schema: schema.Status, Installer: process, Mode: string(cluster.Spec.InstallerMode),
 		Current: cluster.Status.CurrentVersion, Desired: cluster.Status.DesiredVersion,
-		Versions: versionsOf(cluster.Status), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from, process),
-		Drift: driftOf(from.Events), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
+		Cluster: from.Cluster, LastRolloutSeconds: lastRollout(from.History, cluster.Status.DesiredVersion),
+		Versions: versionsOf(cluster.Status, from.History), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from, process),
+		Drift: driftOf(from.Events, cluster.CreationTimestamp), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
 		UnmanagedCRDs: orEmpty(cluster.Spec.UnmanagedCRDs), Overrides: orEmpty(cluster.Spec.ImageOverrides),
 		Signatures: orEmpty(cluster.Status.SignatureVerdicts),
 	}
@@ -176,12 +196,27 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-func versionsOf(status v1alpha1.ClusterAPIStatus) []Version {
+// lastRollout returns the duration of the last complete rollout of another version than the desired one, in seconds.
+func lastRollout(entries []history.Entry, desired string) int64 {
+	for _, entry := range slices.Backward(entries) {
+		if entry.Version != desired && entry.Result == history.Installed {
+			return int64(entry.Ended.Sub(entry.Started.Time).Seconds())
+		}
+	}
+	return 0
+}
+
+func versionsOf(status v1alpha1.ClusterAPIStatus, entries []history.Entry) []Version {
 	versions := []Version{}
 	for _, from := range slices.Backward(status.Versions) {
 		version := Version{
 			Name: from.Name, Role: roleOf(from, status), InstalledAs: from.InstalledAs,
 			Components: orEmpty(from.Components), Phases: orEmpty(from.Phases),
+		}
+		for _, entry := range entries {
+			if entry.Version == from.Name {
+				version.Started = entry.Started
+			}
 		}
 		for _, phase := range from.Phases {
 			version.Objects += phase.Objects
@@ -206,11 +241,12 @@ func roleOf(version v1alpha1.Version, status v1alpha1.ClusterAPIStatus) Role {
 	}
 }
 
-func driftOf(events []corev1.Event) []Reverted {
+// driftOf returns the events about drift since the ClusterAPI object exists: others are about an earlier installation.
+func driftOf(events []corev1.Event, since metav1.Time) []Reverted {
 	drift := []Reverted{}
 	for i := range events {
-		if events[i].Reason == driftCorrected {
-			drift = append(drift, Reverted{Time: timeOf(&events[i]), Message: events[i].Message})
+		if at := timeOf(&events[i]); events[i].Reason == driftCorrected && !at.Before(&since) {
+			drift = append(drift, Reverted{Time: at, Message: events[i].Message})
 		}
 	}
 	slices.SortStableFunc(drift, func(a, b Reverted) int {

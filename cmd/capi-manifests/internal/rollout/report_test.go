@@ -76,7 +76,7 @@ func snapshotOf(t *testing.T, archive *scenario.Archive) (from Snapshot) {
 func written(t *testing.T, report Report, format Format, color bool) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Write(&out, format, now, color); err != nil {
+	if err := report.Write(&out, format, now, color, Layout{}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

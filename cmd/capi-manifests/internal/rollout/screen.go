@@ -15,8 +15,9 @@ import (
 
 // screen redraws the report on a terminal, at each change and every second, because it shows durations.
 type screen struct {
-	color bool
-	now   func() time.Time
+	color, noFold bool
+
+	now func() time.Time
 	// size returns the columns and lines of the terminal.
 	size func() (width, height int, err error)
 
@@ -28,9 +29,9 @@ type screen struct {
 	stopped sync.WaitGroup
 }
 
-func newScreen(out io.Writer, color bool) *screen {
+func newScreen(out io.Writer, color, noFold bool) *screen {
 	writer := cwriter.New(out)
-	s := &screen{color: color, now: time.Now, size: writer.GetTermSize, writer: writer, stop: make(chan struct{})}
+	s := &screen{color: color, noFold: noFold, now: time.Now, size: writer.GetTermSize, writer: writer, stop: make(chan struct{})}
 	s.stopped.Go(s.tick)
 	return s
 }
@@ -78,11 +79,15 @@ func (s *screen) draw() error {
 	if s.last == nil {
 		return nil
 	}
-	lines := s.last.Text(s.now())
+	width, height, err := s.size()
+	if err != nil || width < 2 || height < 2 {
+		width, height = 0, 0
+	}
+	lines := s.last.Text(s.now(), Layout{Width: max(width-1, 0), NoFold: s.noFold})
 	if s.problem != "" {
 		lines = append(lines, Line{}, Line{{Text: s.problem}})
 	}
-	lines = s.fit(lines)
+	lines = fit(lines, width, height)
 	for _, line := range lines {
 		s.writer.WriteString(line.Paint(s.color) + "\n")
 	}
@@ -91,9 +96,8 @@ func (s *screen) draw() error {
 
 // fit cuts lines to the size of the terminal, because a cursor cannot move to lines
 // that have scrolled away.
-func (s *screen) fit(lines []Line) []Line {
-	width, height, err := s.size()
-	if err != nil || width < 1 || height < 2 {
+func fit(lines []Line, width, height int) []Line {
+	if height == 0 {
 		return lines
 	}
 	if hidden := len(lines) - (height - 1); hidden > 0 {

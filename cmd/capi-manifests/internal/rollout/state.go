@@ -183,6 +183,9 @@ func progressOf(cluster *v1alpha1.ClusterAPI) string {
 	if status.Settled() && incomplete {
 		return fmt.Sprintf("Version %s is installed, but only %d of %d objects are ready.", desired.Name, ready, objects)
 	}
+	if !status.Settled() && objects == 0 {
+		return fmt.Sprintf("Version %s is being prepared: the installer has not applied its first phase yet.", desired.Name)
+	}
 	if !status.Settled() {
 		return fmt.Sprintf("Version %s is being rolled out: %d of %d objects are ready.", desired.Name, ready, objects)
 	}

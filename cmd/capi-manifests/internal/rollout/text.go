@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,47 +17,12 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// Line is a line of text for a terminal, in parts of one color.
-type Line []Part
-
-// Part is printable text with the code of its color; an empty code is the color of the terminal.
-type Part struct{ Code, Text string }
-
-// Paint returns the line, with the codes of its colors if color is set.
-func (l Line) Paint(color bool) string {
-	paint := term.Painter(color)
-	var out strings.Builder
-	for _, part := range l {
-		if part.Code == "" {
-			out.WriteString(part.Text)
-		} else {
-			out.WriteString(paint(part.Code, part.Text))
-		}
-	}
-	if color {
-		return out.String()
-	}
-	return strings.TrimRight(out.String(), " ")
-}
-
-// Cut returns the line with at most width characters. If the line was longer, the
-// last one is "…".
-func (l Line) Cut(width int) Line {
-	total := 0
-	for _, part := range l {
-		total += utf8.RuneCountInString(part.Text)
-	}
-	if total <= width {
-		return l
-	}
-	var short Line
-	left := max(width-1, 0)
-	for _, part := range l {
-		runes := []rune(part.Text)
-		short = append(short, Part{part.Code, string(runes[:min(left, len(runes))])})
-		left -= min(left, len(runes))
-	}
-	return append(short, Part{"", "…"})
+// Layout is the form of the text. The zero value folds phases and has no limit of its width.
+type Layout struct {
+	// Width is the number of characters of a line; 0 is no limit.
+	Width int
+	// NoFold shows each complete and each pending phase, and all components.
+	NoFold bool
 }
 
 // stateWords and stateColors are the states for people.
@@ -65,41 +31,37 @@ var (
 	stateColors = map[State]string{AtRest: "1;32", RollingOut: "1;34", Blocked: "1;31"}
 )
 
-// phaseMarks and phaseColors show the state of a phase.
-var (
-	phaseMarks = map[v1alpha1.PhaseState]string{
-		v1alpha1.PhasePending: "○", v1alpha1.PhaseProgressing: "●", v1alpha1.PhaseBlocked: "✖", v1alpha1.PhaseComplete: "✔", v1alpha1.PhaseRemoving: "▼",
-	}
-	phaseColors = map[v1alpha1.PhaseState]string{
-		v1alpha1.PhasePending: term.Faint, v1alpha1.PhaseProgressing: "34", v1alpha1.PhaseBlocked: "31", v1alpha1.PhaseComplete: "32", v1alpha1.PhaseRemoving: "33",
-	}
-)
-
 // roleWords are the roles of versions for people.
 var roleWords = map[Role]string{Installed: "installed", Desired: "being installed", Removing: "being removed", Replaced: "replaced, waits for its removal"}
 
 // text collects lines.
 type text struct {
-	now   time.Time
-	lines []Line
+	now    time.Time
+	layout Layout
+	lines  []Line
+	// removing is true for a version that is being removed.
+	removing bool
 }
 
-// Text returns the report for a terminal.
-func (r Report) Text(now time.Time) []Line {
-	w := &text{now: now}
-	w.add(Part{stateColors[r.State], stateWords[r.State]}, Part{"", "  " + r.Summary})
-	if r.Installer.State == Stopped && !r.Installer.Renewed.IsZero() {
-		w.add(Part{term.Faint, "The report below is old: the last sign of life was " + w.age(r.Installer.Renewed) + " ago."})
+// Text returns the report for a terminal: the state, the next steps, the versions, and then the rest.
+func (r Report) Text(now time.Time, layout Layout) []Line {
+	w := &text{now: now, layout: layout}
+	w.wrapped(Line{{stateColors[r.State], stateWords[r.State]}, {"", "  "}}, "  ", "", r.Summary)
+	if r.Cluster != nil {
+		w.wrapped(nil, "", term.Faint, strings.Join(nonEmpty(r.Cluster.Context, r.Cluster.Server), ", "))
 	}
-	for i, version := range r.Versions {
-		w.version(version, i > 0)
+	if r.Installer.State == Stopped && !r.Installer.Renewed.IsZero() {
+		w.wrapped(nil, "", term.Faint, "The report below is old: the last sign of life was "+w.age(r.Installer.Renewed)+" ago.")
+	}
+	w.steps(r.NextSteps)
+	for _, version := range r.Versions {
+		w.version(version, r.LastRolloutSeconds)
 	}
 	w.list("Image overrides", overrideLines(r.Overrides))
 	w.list("Signatures", r.signatureLines())
 	w.list("Unmanaged CRDs", r.UnmanagedCRDs)
 	w.list("Retained CRDs", r.RetainedCRDs)
 	w.list("Reverted drift", w.driftLines(r.Drift))
-	w.steps(r.NextSteps)
 	return w.lines
 }
 
@@ -109,6 +71,20 @@ func (w *text) add(parts ...Part) {
 		parts[i].Text = term.Printable(parts[i].Text)
 	}
 	w.lines = append(w.lines, parts)
+}
+
+// wrapped adds a text of one color after a prefix; further lines begin with an indentation.
+func (w *text) wrapped(prefix Line, indent, color, content string) {
+	width := 0
+	if w.layout.Width > 0 {
+		width = max(w.layout.Width-max(prefix.width(), Line{{"", indent}}.width()), narrowName)
+	}
+	for i, line := range wrap(term.Printable(content), width) {
+		if i > 0 {
+			prefix = Line{{"", indent}}
+		}
+		w.add(append(slices.Clone(prefix), Part{color, line})...)
+	}
 }
 
 func (w *text) heading(title string) {
@@ -122,7 +98,7 @@ func (w *text) list(title string, items []string) {
 	}
 	w.heading(title)
 	for _, item := range items {
-		w.add(Part{"", "  " + item})
+		w.wrapped(Line{{"", "  "}}, "    ", "", item)
 	}
 }
 
@@ -155,31 +131,29 @@ func age(since metav1.Time, now time.Time) string {
 	return duration.HumanDuration(max(now.Sub(since.Time), 0))
 }
 
-// version writes the tree of a version: its components, and its phases with the objects that they wait for.
-// The phases of an older version are one line if all are complete.
-func (w *text) version(version Version, older bool) {
+// version writes a version: its components, its times, and the tree of its phases.
+func (w *text) version(version Version, lastRollout int64) {
 	w.add()
-	title := []Part{{term.Bold, version.Name}, {"", "  " + roleWords[version.Role]}}
-	if version.InstalledAs != "" {
-		title = append(title, Part{term.Faint, "  with the objects of " + version.InstalledAs})
+	title := roleWords[version.Role]
+	if version.Role == Desired && !version.Started.IsZero() {
+		title += " for " + w.age(version.Started)
+		if lastRollout > 0 {
+			title += "; the last rollout took " + duration.HumanDuration(time.Duration(lastRollout)*time.Second)
+		}
 	}
-	w.add(title...)
-	w.add(Part{term.Faint, componentsText(version.Components)})
-	if older && version.complete() {
+	if version.InstalledAs != "" {
+		title += "  with the objects of " + version.InstalledAs
+	}
+	w.wrapped(Line{{term.Bold, version.Name}, {"", "  "}}, "  ", "", title)
+	if components := w.componentsText(version.Components); components != "" {
+		w.wrapped(nil, "  ", term.Faint, components)
+	}
+	if version.complete() && !w.layout.NoFold {
 		w.add(Part{"", "└── "}, Part{phaseColors[v1alpha1.PhaseComplete], phaseMarks[v1alpha1.PhaseComplete] + " all phases are complete"}, Part{"", fmt.Sprintf("  %d/%d", version.Ready, version.Objects)})
 		return
 	}
-	width := 0
-	for _, phase := range version.Phases {
-		width = max(width, utf8.RuneCountInString(phase.Name))
-	}
-	for i, phase := range version.Phases {
-		branch, below := "├── ", "│   "
-		if i == len(version.Phases)-1 {
-			branch, below = "└── ", "    "
-		}
-		w.phase(phase, width, branch, below)
-	}
+	w.removing = version.removing()
+	w.phases(version.Phases)
 }
 
 // complete reports whether a version has phases and all of them are complete.
@@ -188,88 +162,57 @@ func (v Version) complete() bool {
 	return len(v.Phases) > 0 && !slices.ContainsFunc(v.Phases, incomplete)
 }
 
-// componentsText lists components with their versions, and marks overridden images.
-func componentsText(components []v1alpha1.Component) string {
-	names := make([]string, len(components))
+// unlimited is the width of a folded list of components if lines have no limit.
+const unlimited = 160
+
+// componentsText lists components with their versions, and marks overridden images. Folded, it is one line: the number of all
+// components replaces those that do not fit.
+func (w *text) componentsText(components []v1alpha1.Component) string {
+	names, width := make([]string, len(components)), cmp.Or(w.layout.Width, unlimited)
 	for i, component := range components {
 		names[i] = strings.TrimSpace(component.Name + " " + component.Version)
 		if component.Overridden {
 			names[i] += " (overridden)"
 		}
 	}
-	return strings.Join(names, ", ")
-}
-
-func (w *text) phase(phase v1alpha1.Phase, width int, branch, below string) {
-	color := phaseColors[phase.State]
-	w.add(Part{"", branch}, Part{color, phaseMarks[phase.State] + " " + phase.Name + strings.Repeat(" ", width-utf8.RuneCountInString(phase.Name))},
-		Part{color, "  " + bar(phase) + "  "}, Part{"", fmt.Sprintf("%-9s", countText(phase))}, Part{color, w.stateText(phase)})
-	for i, waiting := range phase.WaitingFor {
-		twig := "├── "
-		if i == len(phase.WaitingFor)-1 {
-			twig = "└── "
+	all := strings.Join(names, ", ")
+	if w.layout.NoFold || utf8.RuneCountInString(all) <= width {
+		return all
+	}
+	for shown := len(names) - 1; shown > 0; shown-- {
+		if line := fmt.Sprintf("%s, and %d more", strings.Join(names[:shown], ", "), len(names)-shown); utf8.RuneCountInString(line) <= width {
+			return line
 		}
-		w.add(Part{"", below + twig + strings.Join(nonEmpty(waiting.Object, waiting.Message), ": ")}, Part{term.Faint, " (" + w.age(waiting.Since) + ")"})
 	}
+	return term.Plural(len(names), "component", "components")
 }
 
-func nonEmpty(texts ...string) []string {
-	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
-}
-
-// stateText formats the state of a phase, with its age while the state may still
-// change.
-func (w *text) stateText(phase v1alpha1.Phase) string {
-	switch phase.State {
-	case v1alpha1.PhaseProgressing, v1alpha1.PhaseBlocked, v1alpha1.PhaseRemoving:
-		return string(phase.State) + " for " + w.age(phase.Since)
-	default:
-		return string(phase.State)
-	}
-}
-
-// barWidth is the number of characters of a progress bar.
-const barWidth = 20
-
-// bar formats the progress bar of a phase.
-func bar(phase v1alpha1.Phase) string {
-	full := barWidth * percent(phase) / 100
-	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
-}
-
-// percent returns the share of the ready objects of a phase. A phase without
-// objects is at 100 when it is complete.
-func percent(phase v1alpha1.Phase) int {
-	switch {
-	case phase.State == v1alpha1.PhaseComplete:
-		return 100
-	case phase.Objects == 0:
-		return 0
-	}
-	return int(100 * int64(phase.Ready) / int64(phase.Objects))
-}
-
-// countText formats the ready objects of a phase, such as "3/9", or "9 left" during
-// a teardown.
-func countText(phase v1alpha1.Phase) string {
-	if phase.State == v1alpha1.PhaseRemoving {
-		return fmt.Sprintf("%d left", phase.Objects)
-	}
-	return fmt.Sprintf("%d/%d", phase.Ready, phase.Objects)
-}
-
+// steps writes the next steps. Steps with the same action are one.
 func (w *text) steps(steps []Step) {
 	if len(steps) == 0 {
 		return
 	}
 	w.heading("Next steps")
-	for _, step := range steps {
-		w.add(Part{"", "  " + step.Action})
-		if step.Condition != "" {
-			w.add(Part{term.Faint, fmt.Sprintf("    %s is %s (%s) for %s", step.Condition, step.Status, step.Reason, w.age(step.Since))})
+	for i, step := range steps {
+		sameAction := func(other Step) bool { return other.Action == step.Action }
+		if slices.ContainsFunc(steps[:i], sameAction) {
+			continue
 		}
-		if step.Cause != "" {
-			w.add(Part{term.Faint, "    " + step.Cause})
+		w.wrapped(Line{{"", "  "}}, "  ", "", step.Action)
+		for _, same := range steps[i:] {
+			if sameAction(same) {
+				w.cause(same)
+			}
 		}
+	}
+}
+
+// cause writes the condition and the cause of a step.
+func (w *text) cause(step Step) {
+	if step.Condition != "" {
+		w.wrapped(Line{{"", "    "}}, "    ", term.Faint, fmt.Sprintf("%s is %s (%s) for %s", step.Condition, step.Status, step.Reason, w.age(step.Since)))
+	}
+	if step.Cause != "" {
+		w.wrapped(Line{{"", "    "}}, "    ", term.Faint, step.Cause)
 	}
 }

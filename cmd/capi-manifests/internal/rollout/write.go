@@ -26,8 +26,8 @@ const (
 // Formats returns the names of the formats.
 func Formats() []string { return []string{"text", "json", "yaml", "html"} }
 
-// Write writes the report in a format. Text and HTML show durations until now; only text has color.
-func (r Report) Write(out *bytes.Buffer, format Format, now time.Time, color bool) error {
+// Write writes the report in a format. Text and HTML show durations until now; only text has color and a layout.
+func (r Report) Write(out *bytes.Buffer, format Format, now time.Time, color bool, layout Layout) error {
 	switch format {
 	case JSON:
 		return term.EncodeJSON(out, r)
@@ -36,7 +36,7 @@ func (r Report) Write(out *bytes.Buffer, format Format, now time.Time, color boo
 	case HTML:
 		return r.html(out, now)
 	default:
-		for _, line := range r.Text(now) {
+		for _, line := range r.Text(now, layout) {
 			out.WriteString(line.Paint(color) + "\n")
 		}
 		return nil

@@ -42,6 +42,19 @@ func IsTerminal(w io.Writer) bool {
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
+// Width returns the number of columns of the terminal that w writes to; 0 if it is none.
+func Width(w io.Writer) int {
+	file, isFile := w.(*os.File)
+	if !isFile {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // EncodeJSON writes data as JSON. Characters that are not printable are escaped, so that they
 // cannot control a terminal and programs read them unchanged.
 func EncodeJSON(out *bytes.Buffer, data any) error {
