@@ -3,10 +3,8 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/capi-installer/capi-installer/internal/podproblem"
 )
 
 // InstallerName is the name of the installer's Deployment and Lease.
@@ -110,69 +110,11 @@ func absent(objects InstallerObjects) (state ProcessState, cause, action string)
 
 // problemOf returns the cause that keeps the pods from working; empty if they only need time.
 func problemOf(objects InstallerObjects) string {
-	newest := slices.SortedFunc(slices.Values(objects.Pods), func(a, b corev1.Pod) int {
-		return cmp.Compare(b.CreationTimestamp.Unix(), a.CreationTimestamp.Unix())
-	})
-	for _, pod := range newest {
-		if problem := podProblem(pod); problem != "" {
-			return "pod " + pod.Namespace + "/" + pod.Name + ": " + problem
-		}
+	problem := podproblem.OfPods(objects.Pods, nil)
+	if cause := podproblem.OfDeployment(*objects.Deployment); problem == "" && cause != "" {
+		problem = "Deployment " + objects.name() + ": " + cause
 	}
-	for _, condition := range objects.Deployment.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return "Deployment " + objects.name() + ": " + condition.Message
-		}
-	}
-	return ""
-}
-
-// podProblem returns the cause that keeps a pod from working, with the words of the kubelet and of the scheduler.
-func podProblem(pod corev1.Pod) string {
-	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if problem := containerProblem(container); problem != "" {
-			return "container " + container.Name + ": " + problem
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.Reason + ": " + condition.Message
-		}
-	}
-	if pod.Status.Phase == corev1.PodFailed {
-		return strings.TrimSuffix(cmp.Or(pod.Status.Reason, string(pod.Status.Phase))+": "+pod.Status.Message, ": ")
-	}
-	return ""
-}
-
-// starting are the reasons of waiting containers without a problem.
-var starting = []string{"ContainerCreating", "PodInitializing"}
-
-// containerProblem returns the cause that keeps a container from working: of a crash, its last message.
-func containerProblem(container corev1.ContainerStatus) string {
-	waiting, last := container.State.Waiting, container.LastTerminationState.Terminated
-	if current := container.State.Terminated; current != nil && current.ExitCode != 0 {
-		last = current
-	}
-	switch {
-	case waiting != nil && slices.Contains(starting, waiting.Reason), waiting == nil && container.Ready:
-		return ""
-	case last != nil && (waiting != nil || container.State.Terminated != nil):
-		reason := last.Reason
-		if waiting != nil {
-			reason = waiting.Reason
-		}
-		return fmt.Sprintf("%s, exit code %d: %s", reason, last.ExitCode, lastLine(last.Message, last.Reason))
-	case waiting != nil:
-		return strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
-	default:
-		return ""
-	}
-}
-
-// lastLine returns the last line of a message, in which programs explain their end; otherwise if it is empty.
-func lastLine(message, otherwise string) string {
-	lines := strings.Split(strings.TrimSpace(message), "\n")
-	return cmp.Or(lines[len(lines)-1], otherwise)
+	return problem
 }
 
 func isReady(pod corev1.Pod) bool {
