@@ -75,6 +75,8 @@ type Reconciler struct {
 	confirmed snapshot.Confirmed
 	// searched are the versions that were known when the last search found no orphans; nil if there was none.
 	searched sets.Set[string]
+	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
+	searchAgain time.Time
 }
 
 // Reconcile brings the cluster one step closer to the desired version.

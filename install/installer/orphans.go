@@ -23,8 +23,12 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// orphanRecheck is the time until the next search while orphans exist.
-const orphanRecheck = 5 * time.Second
+const (
+	// orphanRecheck is the time until the next search while orphans exist.
+	orphanRecheck = 5 * time.Second
+	// unlistedRecheck is the time until the next search if the API server does not list some kinds.
+	unlistedRecheck = 10 * time.Minute
+)
 
 // owners returns the versions that objects may name as their owner: the owners of the parts of the versions with a ConfigMap, and of those
 // in the status. During an uninstall the status keeps the entries of removed versions. With an error, owners are missing.
@@ -73,11 +77,18 @@ func (r *Reconciler) removeOrphans(ctx context.Context, s state, outcome *status
 		return
 	}
 	changed := r.Applier.Engine.Changes.TakeOwners()
-	if r.searched != nil && known.IsSuperset(r.searched) && known.IsSuperset(changed) {
+	now := time.Now()
+	due := !r.searchAgain.IsZero() && now.After(r.searchAgain)
+	if r.searched != nil && known.IsSuperset(r.searched) && known.IsSuperset(changed) && !due {
 		return
 	}
-	r.searched = nil
-	orphans, err := r.Orphans.Find(ctx, known)
+	r.searched, r.searchAgain = nil, time.Time{}
+	orphans, unlisted, err := r.Orphans.Find(ctx, known)
+	if unlisted != nil {
+		log.FromContext(ctx).Info("Not searching all kinds for objects whose version does not exist", "causes", errors.Join(unlisted...).Error())
+		r.searchAgain = now.Add(unlistedRecheck)
+		outcome.RecheckWithin(unlistedRecheck)
+	}
 	written, failed := r.Remover.RemoveOrphans(ctx, orphans)
 	outcome.Events = append(outcome.Events, orphanEvents(written)...)
 	switch err = errors.Join(err, failed); {

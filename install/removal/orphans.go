@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,27 +65,30 @@ func (o Orphan) Retained() bool {
 		kind.Group == "cluster.x-k8s.io" || strings.HasSuffix(kind.Group, ".cluster.x-k8s.io")
 }
 
-// Find returns the orphans, in the order in which they are removed. It lists the metadata of all kinds that the installer may list: with
-// an error, some kinds are missing.
-func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) ([]Orphan, error) {
+// listTimeout bounds the list of one kind. The API server lists instances only through the conversion webhook of their CRD, which may
+// not answer.
+const listTimeout = 5 * time.Second
+
+// Find returns the orphans, in the order in which they are removed. It lists the metadata of all kinds that the installer may list.
+// unlisted are the causes for groups of kinds that the API server does not list: their objects are missing. They must not keep the
+// installer from anything else.
+func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found []Orphan, unlisted []error, err error) {
 	if s.Discovery == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	lists, err := s.Discovery.ServerPreferredResources()
 	if len(lists) == 0 && err != nil {
-		return nil, fmt.Errorf("listing the kinds of the API server: %w", err)
+		return nil, nil, fmt.Errorf("listing the kinds of the API server: %w", err)
 	}
-	var failed []error
 	if err != nil { // an aggregated API is unavailable: the installer has no objects there
 		log.FromContext(ctx).Info("Not searching all kinds for objects whose version does not exist", "cause", err.Error())
 	}
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
 		if rules[namespace], err = s.Rules(ctx, namespace); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	var found []Orphan
 	for _, list := range lists {
 		for _, resource := range list.APIResources {
 			namespace, allowed := searched(rules, list.GroupVersion, resource)
@@ -92,11 +96,15 @@ func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) ([]Orpha
 				continue
 			}
 			orphans, err := s.ofKind(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, resource.Kind), namespace, known)
-			found, failed = append(found, orphans...), append(failed, err)
+			found = append(found, orphans...)
+			if err != nil {
+				unlisted = append(unlisted, err)
+				break // the other kinds of the group have the same webhook
+			}
 		}
 	}
 	slices.SortFunc(found, func(a, b Orphan) int { return object.Compare(b.Object, a.Object) })
-	return found, errors.Join(failed...)
+	return found, unlisted, nil
 }
 
 // searched returns the namespace in which the objects of a resource are listed, which is empty for all, and whether the installer may
@@ -117,6 +125,8 @@ func searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resourc
 
 // ofKind returns the orphans of one kind.
 func (s OrphanSearch) ofKind(ctx context.Context, kind schema.GroupVersionKind, namespace string, known sets.Set[string]) ([]Orphan, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := s.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{engine.ManagedByLabel: v1alpha1.Prefix})
