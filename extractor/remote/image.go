@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -63,8 +64,15 @@ type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.
 type imageReader struct {
 	limits   Limits
 	readBlob blobs
+	waited   func(time.Duration) // records a wait for other images; may be nil
 	cache    *layerCache
 	reserved int64 // bytes reserved in the cache
+}
+
+func (r *imageReader) waitedSince(started time.Time) {
+	if r.waited != nil {
+		r.waited(time.Since(started))
+	}
 }
 
 // readBundles reads the bundles of the image with a verified manifest.

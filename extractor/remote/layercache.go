@@ -9,6 +9,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -158,6 +159,7 @@ func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay
 		if index := r.cache.load(ctx, d.Digest, r.limits.Contents); index != nil {
 			return index, nil
 		}
+		started := time.Now()
 		index, first, err := r.cache.scans.Do(ctx, d.Digest, func(ctx context.Context) (*overlay.Index, error) {
 			return r.scanLayer(ctx, d)
 		})
@@ -166,17 +168,20 @@ func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay
 		}
 		// The failure was in the repository of another image; the repository of this image may have the
 		// layer.
+		r.waitedSince(started)
 	}
 }
 
 // scanLayer reads a layer from the image's repository and caches its index.
 func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.Index, error) {
+	started := time.Now()
 	release, err := r.cache.acquire(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve()}
+	r.waitedSince(started)
+	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve(), Waited: r.waited}
 	var index *overlay.Index
 	var noMemory bool
 	err = r.readBlob(ctx, "layer", d, func(body io.Reader) (err error) {

@@ -95,23 +95,23 @@ func hostile(t testing.TB) map[string]registry.Layer {
 	}
 	member := gzipped(t, repeated(t, 10_000, false, registry.File("etc/x", "")))
 	found := map[string]registry.Layer{
-		"a gzip bomb":                  {Entries: []registry.Entry{zeros}},
-		"a zstd bomb":                  {Entries: []registry.Entry{zeros}, Compression: registry.Zstd},
-		"a zstd window of 2 GiB":       {Archive: []byte("x"), Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}},
-		"an xz bomb":                   {Archive: []byte("x"), Blob: bytes.Repeat(decoded(t, xzZeros), 128)},
-		"an xz dictionary of 4 GiB":    {Archive: []byte("x"), Blob: decoded(t, xzHuge)},
-		"100,000 xz streams of 64 MiB": {Archive: []byte("x"), Blob: bytes.Repeat(decoded(t, xzEmpty), 100_000)},
-		"a million entries":            {Archive: []byte("x"), Blob: bytes.Repeat(member, 100)},
-		"100,000 entries below":        {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/", ""))},
-		"100,000 whiteouts":            {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/.wh.", ""))},
-		"200,000 symlinks":             {Archive: repeated(t, 200_000, true, registry.Symlink("usr/lib/x", strings.Repeat("y", 90)))},
-		"100,000 empty gzip members":   {Archive: []byte("x"), Blob: append(bytes.Repeat(gzipped(t, nil), 100_000), "no more"...)},
-		"a sparse file of one TiB":     {Archive: sparse("capi-manifests/metadata.json", "1099511627776")},
-		"a name of 900 KiB":            {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n", 900<<10), "")}},
-		"a path of 300,000 parts":      {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n/", 300_000)+"n", "")}},
-		"metadata of aliases":          {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + aliases() + "-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
-		"metadata of brackets":         {Txtar: "-- capi-manifests/metadata.json --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-manifests/manifests.yaml --\na: b\n"},
-		"metadata of yaml's brackets":  {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
+		"a gzip bomb":                 {Entries: []registry.Entry{zeros}},
+		"a zstd bomb":                 {Entries: []registry.Entry{zeros}, Compression: registry.Zstd},
+		"a zstd window of 2 GiB":      {Archive: []byte("x"), Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}},
+		"an xz bomb":                  {Archive: []byte("x"), Blob: bytes.Repeat(decoded(t, xzZeros), 128)},
+		"an xz dictionary of 4 GiB":   {Archive: []byte("x"), Blob: decoded(t, xzHuge)},
+		"100,000 xz streams":          {Archive: []byte("x"), Blob: bytes.Repeat(decoded(t, xzEmpty), 100_000)},
+		"a million entries":           {Archive: []byte("x"), Blob: bytes.Repeat(member, 100)},
+		"100,000 entries below":       {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/", ""))},
+		"100,000 whiteouts":           {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/.wh.", ""))},
+		"200,000 symlinks":            {Archive: repeated(t, 200_000, true, registry.Symlink("usr/lib/x", strings.Repeat("y", 90)))},
+		"100,000 empty gzip members":  {Archive: []byte("x"), Blob: append(bytes.Repeat(gzipped(t, nil), 100_000), "no more"...)},
+		"a sparse file of one TiB":    {Archive: sparse("capi-manifests/metadata.json", "1099511627776")},
+		"a name of 900 KiB":           {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n", 900<<10), "")}},
+		"a path of 300,000 parts":     {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n/", 300_000)+"n", "")}},
+		"metadata of aliases":         {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + aliases() + "-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
+		"metadata of brackets":        {Txtar: "-- capi-manifests/metadata.json --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-manifests/manifests.yaml --\na: b\n"},
+		"metadata of yaml's brackets": {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
 	}
 	for n := range 4 {
 		found[fmt.Sprintf("manifests of 32 MiB, %d", n)] = large(n)
@@ -143,7 +143,7 @@ func boundRelease(t *testing.T, reg *registry.Registry, images map[string]hostil
 	want := 0
 	for name, image := range images {
 		references = append(references, image.reference)
-		if name != "a million entries" { // large, and within the limits
+		if name != "a million entries" && name != "an xz dictionary of 4 GiB" { // large, and within the limits
 			want++
 		}
 	}

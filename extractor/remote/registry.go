@@ -73,7 +73,7 @@ func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bun
 		return nil, err
 	}
 	fetch.MeterOf(ctx).Size.Store(imageSize(raw))
-	reader := &imageReader{limits: limits, readBlob: image.Blob, cache: r.layers.withStore(r.Layers)}
+	reader := &imageReader{limits: limits, readBlob: image.Blob, waited: image.Waited, cache: r.layers.withStore(r.Layers)}
 	return reader.readBundles(ctx, raw, extractor.Origin{Image: reference})
 }
 

@@ -12,8 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +27,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
@@ -68,12 +74,13 @@ type signedImage struct {
 	types     map[string]string
 }
 
-// newSignedImage returns an image in which the content of each step has a size.
-func newSignedImage(t *testing.T, key *Key, size int) *signedImage {
+// newSignedImage returns an image in which the content of each step has a size, its layer another one. Images with different names have different digests,
+// except for their layer if it has the same name.
+func newSignedImage(t *testing.T, key *Key, size, layer int, imageName, layerName string) *signedImage {
 	t.Helper()
 	s := &signedImage{content: map[string][]byte{}, steps: map[string]string{}, types: map[string]string{}}
-	pad := strings.Repeat("x", min(size, 512<<10))
-	image, err := registry.Format{Labels: map[string]string{"pad": pad}}.Image(registry.Layer{Entries: []registry.Entry{registry.File("etc/data", strings.Repeat("y", max(size, 512<<10)))}, Compression: registry.None})
+	pad := imageName + strings.Repeat("x", min(size, 512<<10))
+	image, err := registry.Format{Labels: map[string]string{"pad": pad}}.Image(registry.Layer{Entries: []registry.Entry{registry.File("etc/data"+layerName, strings.Repeat("y", layer))}, Compression: registry.None})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +157,7 @@ type network struct {
 	*signedImage
 	step   string           // of the faults
 	faults map[string]stall // by registry
-	met    bool             // a fault
+	met    atomic.Bool      // a fault
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -170,7 +177,8 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	pace := sound
 	if fault, faulty := n.faults[host]; faulty && step == n.step {
-		pace, n.met = fault, true
+		pace = fault
+		n.met.Store(true)
 	}
 	if pace.silent {
 		<-req.Context().Done()
@@ -237,7 +245,7 @@ func TestVerified_BoundsStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int{10 << 10, 512 << 10, 10 << 20} {
-		image := newSignedImage(t, key, size)
+		image := newSignedImage(t, key, size, max(size, 512<<10), "", "")
 		for _, step := range steps {
 			if size > 512<<10 && step != stepLayer {
 				continue // no larger ones exist
@@ -249,7 +257,7 @@ func TestVerified_BoundsStalls(t *testing.T) {
 							n := &network{signedImage: image, step: step}
 							took, err := readStalled(t, signed, n, fault, sources.broken, sources.sound)
 							t.Logf("%.1f s, %.300v", took.Seconds(), err)
-							if !n.met {
+							if !n.met.Load() {
 								t.Error("no request met the fault")
 							}
 							if sources.sound > 0 && (err != nil || took > time.Minute) || took > 90*time.Second {
@@ -266,6 +274,25 @@ func TestVerified_BoundsStalls(t *testing.T) {
 // readStalled reads the image of a network from mirrors and the registry, some of which are broken.
 func readStalled(t *testing.T, signed *policy.Policy, n *network, fault stall, broken, sound int) (time.Duration, error) {
 	t.Helper()
+	client := n.client(t, fault, broken, sound)
+	defer client.Close()
+	read := fetcher(t, client, signed)
+	start := time.Now()
+	_, err := read.Fetch(t.Context(), n.reference.String())
+	return time.Since(start), err
+}
+
+// fetcher returns a fetcher of signed images, as in a cluster.
+func fetcher(t *testing.T, client *fetch.Client, signed *policy.Policy) extractor.Fetcher {
+	images := &remote.Registry{Client: client}
+	return &Verified{
+		Verifier: &Verifier{Policy: func(context.Context) (*policy.Policy, error) { return signed, nil }, Registry: images, TempDir: t.TempDir()}, Next: images,
+	}
+}
+
+// client returns a client for mirrors and the registry in a network, some of which are broken.
+func (n *network) client(t *testing.T, fault stall, broken, sound int) *fetch.Client {
+	t.Helper()
 	hosts := []string{"m1.example.com", "m2.example.com", "own.example.com"}[3-broken-sound:]
 	conf := "[[registry]]\nlocation = \"own.example.com\"\n"
 	n.faults = map[string]stall{}
@@ -281,16 +308,66 @@ func readStalled(t *testing.T, signed *policy.Policy, n *network, fault stall, b
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &fetch.Client{
+	return &fetch.Client{
 		Settings:      func(context.Context) (fetch.Settings, error) { return fetch.Settings{Mirrors: rules}, nil },
 		WrapTransport: func(http.RoundTripper) http.RoundTripper { return n },
 	}
-	defer client.Close()
-	images := &remote.Registry{Client: client}
-	verified := &Verified{
-		Verifier: &Verifier{Policy: func(context.Context) (*policy.Policy, error) { return signed, nil }, Registry: images, TempDir: t.TempDir()}, Next: images,
+}
+
+// TestVerified_BoundsStallsOfManyImages reads many images concurrently, with one client. The time of each is bounded as if it
+// were the only one, although they wait for each other: for tokens, for requests to a host, and for layers.
+func TestVerified_BoundsStallsOfManyImages(t *testing.T) {
+	key := newKey(t)
+	public, err := key.PublicKey()
+	if err != nil {
+		t.Fatal(err)
 	}
-	start := time.Now()
-	_, err = verified.Fetch(t.Context(), n.reference.String())
-	return time.Since(start), err
+	signed, err := policy.Parse("policy.json", fmt.Appendf(nil, `{"default": [{"type": "sigstoreSigned", "keyData": %q}]}`, base64.StdEncoding.EncodeToString(public)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const concurrent = 20
+	faults := slices.DeleteFunc(slices.Clone(stallsTable), func(fault stall) bool { return !fault.silent && !fault.part && fault.chunk != 16<<10 })
+	for kind, layerName := range map[string]func(n int) string{
+		"own layers": strconv.Itoa, "a shared layer": func(int) string { return "" },
+	} {
+		var images []*signedImage
+		all := &signedImage{content: map[string][]byte{}, steps: map[string]string{}, types: map[string]string{}}
+		for n := range concurrent {
+			image := newSignedImage(t, key, 64<<10, 1<<20, strconv.Itoa(n), layerName(n))
+			images = append(images, image)
+			maps.Copy(all.content, image.content)
+			maps.Copy(all.steps, image.steps)
+			maps.Copy(all.types, image.types)
+		}
+		for _, step := range steps {
+			if kind == "a shared layer" && step != stepLayer {
+				continue
+			}
+			for _, fault := range faults {
+				for _, sources := range []struct{ broken, sound int }{{2, 1}, {1, 0}, {3, 0}} {
+					t.Run(fmt.Sprintf("%s/%s/%s/%d broken, %d sound", kind, step, fault.name, sources.broken, sources.sound), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							client := (&network{signedImage: all, step: step}).client(t, fault, sources.broken, sources.sound)
+							defer client.Close()
+							read := fetcher(t, client, signed)
+							var reads sync.WaitGroup
+							start := time.Now()
+							for _, image := range images {
+								reads.Go(func() {
+									_, err := read.Fetch(t.Context(), image.reference.String())
+									took := time.Since(start)
+									if sources.sound > 0 && (err != nil || took > time.Minute) || took > 90*time.Second {
+										t.Errorf("took %s: %.300v", took, err)
+									}
+								})
+							}
+							reads.Wait()
+							t.Logf("%.1f s", time.Since(start).Seconds())
+						})
+					})
+				}
+			}
+		}
+	}
 }

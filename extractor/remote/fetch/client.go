@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -295,6 +296,9 @@ func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) erro
 	failures := map[mirror.Source]*Error{}
 	left := i.sources
 	for round := 1; ; round++ {
+		if i.exhausted() {
+			return i.joinFailures(ctx, i.failAll(w, failures))
+		}
 		var again []mirror.Source
 		order := i.client.healthyFirst(left)
 		for n, s := range order {
@@ -328,6 +332,30 @@ func (i *Image) allowance(more bool) *allowance {
 		return i.allowed.detour
 	}
 	return i.allowed.patience
+}
+
+// Waited records a wait for other images, which ended because they were read or failed. It counts as lost time if no source of
+// the image is healthy now: the others waited for the same sources.
+func (i *Image) Waited(d time.Duration) {
+	if !i.client.anyHealthy(i.sources) {
+		i.allowed.detour.lose(d)
+		i.allowed.patience.lose(d)
+	}
+}
+
+// exhausted reports whether the image has no time left, and no source that is healthy.
+func (i *Image) exhausted() bool {
+	return i.allowed.patience.empty() && !i.client.anyHealthy(i.sources)
+}
+
+// failAll adds an error for each source that was not tried, because others waited for it too long.
+func (i *Image) failAll(w resource, failures map[mirror.Source]*Error) map[mirror.Source]*Error {
+	for _, s := range i.sources {
+		if failures[s] == nil {
+			failures[s] = (&request{image: i, source: s, resource: w}).sourceError(errHostStalled)
+		}
+	}
+	return failures
 }
 
 // ended returns the error of a wait that its context ended.

@@ -127,7 +127,7 @@ func adviceFor(err error, login keychain.Credentials) string {
 
 func isNet(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, errNoResponse) || errors.Is(err, errStalled) || errors.Is(err, errSlow) || errors.Is(err, io.EOF)
+	return errors.As(err, &network) || errors.Is(err, errNoResponse) || errors.Is(err, errStalled) || errors.Is(err, errSlow) || errors.Is(err, errHostStalled) || errors.Is(err, io.EOF)
 }
 
 func statusAdvice(code int, login keychain.Credentials) string {

@@ -124,7 +124,11 @@ func (r *response) close() {
 // roundTrip sends one request when the host has a free slot, and waits for the response with a timeout.
 func (r *request) roundTrip(req *http.Request, route transport.Route) (*response, error) {
 	h := r.image.client.host(req.URL.Host)
+	started := time.Now()
 	if err := h.acquire(req.Context()); err != nil {
+		if err == errHostStalled { //nolint:errorlint // this very error
+			r.allowance.lose(time.Since(started))
+		}
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(transport.NewContext(req.Context(), route))

@@ -59,6 +59,7 @@ func (r *request) lock(ctx context.Context, m mutex) error {
 	}
 	if r.host.stalledSince(started) {
 		m.unlock()
+		r.allowance.lose(time.Since(started))
 		return errHostStalled
 	}
 	return nil

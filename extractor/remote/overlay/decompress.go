@@ -8,6 +8,7 @@ import (
 	"compress/bzip2"
 	"context"
 	"io"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -35,13 +36,15 @@ var magic = []struct {
 const zstdWindow = 32 << 20
 
 // decoderMemory is the memory of all decoders of the process: one xz stream or two zstd streams at a time.
-var decoderMemory = semaphore.NewWeighted(xzDictionary)
+var decoderMemory = semaphore.NewWeighted(2 * zstdWindow)
 
-// acquireMemory waits for the memory of a decoder. The caller must call release.
-func acquireMemory(ctx context.Context, size int64) (release func(), err error) {
+// acquireMemory waits for the memory of a decoder, and calls waited with the time. The caller must call release.
+func acquireMemory(ctx context.Context, size int64, waited func(time.Duration)) (release func(), err error) {
+	started := time.Now()
 	if err := decoderMemory.Acquire(ctx, size); err != nil {
 		return nil, context.Cause(ctx)
 	}
+	waited(time.Since(started))
 	return func() { decoderMemory.Release(size) }, nil
 }
 
@@ -59,25 +62,25 @@ func (r readCloser) Close() error {
 
 // decompress returns the archive in a layer. Its first bytes identify the compression, as in other unpackers, because
 // media types are sometimes wrong.
-func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
+func decompress(ctx context.Context, layer io.Reader, waited func(time.Duration)) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(layer, 64<<10)
 	switch compression(r) {
 	case "gzip":
 		return gzip.NewReader(r)
 	case "zstd":
-		return unzstd(ctx, r)
+		return unzstd(ctx, r, waited)
 	case "bzip2":
 		return io.NopCloser(bzip2.NewReader(r)), nil
 	case "xz":
-		return unxz(ctx, r)
+		return unxz(ctx, r, waited)
 	default:
 		return io.NopCloser(r), nil
 	}
 }
 
 // unzstd decompresses a zstd stream.
-func unzstd(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
-	release, err := acquireMemory(ctx, zstdWindow)
+func unzstd(ctx context.Context, r io.Reader, waited func(time.Duration)) (io.ReadCloser, error) {
+	release, err := acquireMemory(ctx, zstdWindow, waited)
 	if err != nil {
 		return nil, err
 	}

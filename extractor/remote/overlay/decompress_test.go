@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // TestDecompress_GzipAsStandardLibrary: streams with several members, truncated at each byte, with a changed byte, and with bytes
@@ -63,7 +64,7 @@ func TestDecompress_ReturnsErrorOfSource(t *testing.T) {
 
 func readDecompressed(t testing.TB, from io.Reader) ([]byte, error) {
 	t.Helper()
-	r, err := decompress(t.Context(), from)
+	r, err := decompress(t.Context(), from, func(time.Duration) {})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Scanner reads layers. The zero value has the default limits.
@@ -16,6 +17,8 @@ type Scanner struct {
 	// Reserve is called with the size of a file's content before memory is allocated for it, and with the negative sum
 	// when Scan returns. Its error ends the scan. nil means no reservation.
 	Reserve func(size int64) error
+	// Waited is called with the time that Scan waited for the memory of other decoders; nil means that it is not needed.
+	Waited func(time.Duration)
 }
 
 // reserveError is an error of Scanner.Reserve.
@@ -34,7 +37,7 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, 
 	}
 	c := newCollector(s.Limits.WithDefaults(), reserve)
 	defer func() { _ = reserve(-c.kept) }()
-	invalid := scan(ctx, source, size, c.limits, c.entry)
+	invalid := s.scan(ctx, source, size, c)
 	if refused, ok := errors.AsType[*reserveError](invalid); ok {
 		return nil, refused.error
 	}
@@ -73,13 +76,18 @@ func (s *source) drain(ctx context.Context) error {
 	return err
 }
 
-// scan decompresses a layer to its end and visits its entries.
-func scan(ctx context.Context, raw io.Reader, size int64, limits Limits, visit func(*tar.Header, io.Reader) error) error {
-	plain, err := decompress(ctx, raw)
+// scan decompresses a layer to its end and collects its entries.
+func (s Scanner) scan(ctx context.Context, raw io.Reader, size int64, c *collector) error {
+	waited := s.Waited
+	if waited == nil {
+		waited = func(time.Duration) {}
+	}
+	plain, err := decompress(ctx, raw, waited)
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
+	limits := c.limits
 	read := int64(0)
 	most := max(ratioFloor, size*limits.Ratio)
 	stream := readFunc(func(p []byte) (int, error) {
@@ -96,7 +104,7 @@ func scan(ctx context.Context, raw io.Reader, size int64, limits Limits, visit f
 		}
 		return n, err
 	})
-	if err := entries(stream, limits, visit); err != nil {
+	if err := entries(stream, limits, c.entry); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, stream); err != nil {

@@ -9,24 +9,26 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash"
 	"hash/crc32"
 	"hash/crc64"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// xzDictionary is the maximum dictionary of a block of an xz stream, and so the memory of its decoder: the dictionary of
-// "xz -9".
-const xzDictionary = 64 << 20
+// xzDictionary is the maximum dictionary of a block of an xz stream, and so the memory of its decoder. A block can declare a larger
+// one, as "xz -9" always does, but not refer to content further back.
+const xzDictionary = 32 << 20
 
 // unxz decompresses xz streams (https://tukaani.org/xz/xz-file-format.txt), as the package xz of the library does. That
 // package allocates each dictionary that a block declares, up to 4 GiB for 16 bytes. So the container is read here, and
 // the library decodes the blocks.
-func unxz(ctx context.Context, r *bufio.Reader) (io.ReadCloser, error) {
-	release, err := acquireMemory(ctx, xzDictionary)
+func unxz(ctx context.Context, r *bufio.Reader, waited func(time.Duration)) (io.ReadCloser, error) {
+	release, err := acquireMemory(ctx, 2*xzDictionary, waited) // for a dictionary, and for the one before
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +64,7 @@ type xzBlock struct {
 	header, start            int64     // size of the header, and position after it
 	unpacked                 int64
 	wantPacked, wantUnpacked int64 // according to the header; -1 for unknown
+	short                    bool  // the dictionary is smaller than declared
 }
 
 var (
@@ -162,6 +165,8 @@ func (x *xzReader) beginBlock(start int64, size int) error {
 	if err != nil {
 		return err
 	}
+	block.short = dictionary > xzDictionary
+	dictionary = min(dictionary, xzDictionary)
 	if err := x.addDictionary(dictionary); err != nil {
 		return err
 	}
@@ -172,12 +177,10 @@ func (x *xzReader) beginBlock(start int64, size int) error {
 	return err
 }
 
-// addDictionary limits the memory for a dictionary, and the time to allocate those of many blocks with little content.
+// addDictionary limits the time to allocate the dictionaries of many blocks with little content.
 func (x *xzReader) addDictionary(size int64) error {
 	x.dictionaries += size
-	return errors.Join(
-		CheckLimit("bytes of the dictionary of an xz block", size, xzDictionary),
-		CheckLimit("bytes of the dictionaries of xz blocks for their content", x.dictionaries, 2*xzDictionary+x.unpacked))
+	return CheckLimit("bytes of the dictionaries of xz blocks for their content", x.dictionaries, 2*xzDictionary+x.unpacked)
 }
 
 // parseXZBlock parses the header of a block between its size and its checksum, and returns the size of its dictionary.
@@ -217,6 +220,9 @@ func (b *xzBlock) read(p []byte) (int, error) {
 	b.unpacked += int64(n)
 	if b.check != nil {
 		b.check.Write(p[:n])
+	}
+	if err != nil && err != io.EOF && b.short {
+		err = fmt.Errorf("%w (the dictionary is limited to %d bytes)", err, xzDictionary)
 	}
 	return n, err
 }
