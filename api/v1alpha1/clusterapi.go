@@ -13,11 +13,12 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Current",type=string,JSONPath=`.status.currentVersion`,description="The version that is completely installed"
 // +kubebuilder:printcolumn:name="Desired",type=string,JSONPath=`.status.desiredVersion`,description="The version that should be installed"
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.installerMode`,description="Managed, or Paused: report and write nothing"
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="The current operation and the objects that it waits for"
+// +kubebuilder:printcolumn:name="Mode",type=string,priority=1,JSONPath=`.spec.installerMode`,description="Managed, or Paused: report and write nothing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,description="The gravest message of the conditions"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="ClusterAPI is a singleton: metadata.name must be 'cluster'"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || !has(oldSelf.status)",message="status cannot be removed: it contains the history of versions"
 // +kubebuilder:metadata:annotations={"capability.openshift.io/name=ClusterAPI","exclude.release.openshift.io/internal-openshift-hosted=true","include.release.openshift.io/self-managed-high-availability=true","include.release.openshift.io/single-node-developer=true","release.openshift.io/feature-gate=ClusterAPIMachineManagement"}
@@ -132,6 +133,12 @@ type ClusterAPIStatus struct {
 	// was requested, the rest of the status describes an earlier one.
 	// +optional
 	ObservedRelease *ObservedRelease `json:"observedRelease,omitempty"`
+
+	// message is the message of the condition that needs most attention: of an error, else of an unavailable version, of a
+	// rollout in progress, or of the cause that prevents an upgrade. It is empty if there is none.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Message string `json:"message,omitempty"`
 
 	// currentVersion is the version that was last installed completely.
 	// +kubebuilder:validation:MaxLength=63

@@ -67,6 +67,8 @@ type Object struct {
 	Ready bool
 	// Reason is why the object is not ready; empty if it is.
 	Reason string
+	// Cause keeps the pods of a late Deployment from working; empty if it is not known. Apply does not set it.
+	Cause string
 	// Blocked is set if the object becomes ready only after an administrator has acted.
 	Blocked bool
 	// Available is set while the object works, even if it is being updated.

@@ -243,6 +243,8 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	now := time.Now()
 	deadline := deadlineOf(entry, s.Cluster.Status.Conditions, now, cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
 	done := r.Applier.attempt(ctx, s, v, deadline, now)
+	explained, next := r.explain(ctx, done.result, entry, now)
+	done.result = explained
 	r.log.phases(ctx, v.name, done.result.Phases)
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
@@ -254,6 +256,9 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	}
 	if done.next > 0 {
 		out.outcome.RecheckWithin(done.next)
+	}
+	if next > 0 {
+		out.outcome.RecheckWithin(next)
 	}
 	if len(done.plan.requesting()) > 0 {
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,12 +80,21 @@ func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
 func (a attempt) progress() status.Outcome {
 	switch {
 	case a.result.Complete():
-		return status.Outcome{Reason: reason.AsExpected, Message: compatibility.Accepted(a.verdicts)}
+		return status.Outcome{Reason: reason.AsExpected, Message: a.accepted()}
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
 	default:
 		return status.Outcome{Reason: reason.RollingOut, Message: a.rollout() + a.adopted.String()}
 	}
+}
+
+// accepted describes the unmanaged CRDs of an installed version; empty if there are none.
+func (a attempt) accepted() string {
+	message := compatibility.Accepted(a.verdicts)
+	if len(a.plan.misspelled) == 0 {
+		return message
+	}
+	return cmp.Or(message, reason.Of(reason.AsExpected).Message) + "; spec.unmanagedCRDs has names of no component's CRDs: " + text.First(10, a.plan.misspelled)
 }
 
 // collisions lists the objects that belong to another owner; empty if there are none. After
@@ -119,14 +129,19 @@ func (a attempt) rollout() string {
 	return "installing " + a.plan.name
 }
 
-// waitingFor names the objects of a phase that are not ready.
+// waitingFor names the objects of a phase that are not ready: first those whose pods have a problem, with the cause.
 func waitingFor(phase engine.Phase) (names []string) {
+	var caused []string
 	for _, o := range phase.Objects {
-		if !o.Ready {
+		switch {
+		case o.Ready:
+		case o.Cause != "":
+			caused = append(caused, o.String()+": "+o.Cause)
+		default:
 			names = append(names, o.String())
 		}
 	}
-	return names
+	return append(caused, names...)
 }
 
 // complete reports whether every object of the version exists and is ready.

@@ -5,6 +5,7 @@ package installer
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -46,7 +47,7 @@ func setPhase(into *v1alpha1.Phase, phase engine.Phase) {
 		if o.Blocked {
 			into.State = v1alpha1.PhaseBlocked
 		}
-		into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: o.String(), Message: o.Reason})
+		into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: o.String(), Message: strings.TrimSuffix(o.Reason+"; "+o.Cause, "; ")})
 	}
 	if phase.Rejection != nil {
 		into.State = v1alpha1.PhaseBlocked

@@ -29,6 +29,8 @@ type plan struct {
 	others []revision.Phase
 	// authority is the CA bundle that the objects trust; empty if they request none.
 	authority string
+	// misspelled are unmanaged CRDs that no component has, each with the nearest name.
+	misspelled []string
 	// partial is set if the phases have only the objects that the version still controls.
 	partial bool
 }
@@ -43,7 +45,7 @@ func (v version) plan() (plan, error) {
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
 	}
-	return plan{version: v, phases: phases}, nil
+	return plan{version: v, phases: phases, misspelled: revision.Misspelled(set, v.unmanaged)}, nil
 }
 
 // checking returns the plan of an installer that checks unmanaged CRDs itself.

@@ -15,7 +15,7 @@ var table = []Entry{
 	{Reason: AsExpected, Subject: Both, Severity: Settled, Message: "nothing is left to do",
 		Meaning: "The cluster is in the desired state. The message of the installer names CRDs of removed versions that were retained because of their instances."},
 	{Reason: RollingOut, Subject: Both, Severity: InProgress,
-		Meaning: "The desired version is being rolled out. `InstallerProgressing` names the phase, its progress, and the objects that it waits for.",
+		Meaning: "The desired version is being rolled out. `InstallerProgressing` names the phase, its progress, and the objects that it waits for. Ten seconds after a Deployment became late, it also names the pod and the cause in the words of the kubelet or the scheduler, such as a missing Secret, an image that cannot be pulled, or the last message of a crash.",
 		Step:    "wait, or check the objects"},
 	{Reason: WriteFailed, Subject: Both, Severity: Retryable,
 		Meaning: "Reading from or writing to the API server failed.",

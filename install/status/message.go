@@ -5,6 +5,9 @@ package status
 import (
 	"cmp"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
@@ -27,4 +30,21 @@ func degradedMessage(outcome Outcome) string {
 		return ""
 	}
 	return reason.Of(outcome.Reason).WithStep(outcome.text())
+}
+
+// gravestMessage returns the message of the condition that needs most attention; empty if none does.
+func gravestMessage(conditions []metav1.Condition) string {
+	for _, grave := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+	}{
+		{Degraded, metav1.ConditionTrue},
+		{string(Version) + Degraded, metav1.ConditionUnknown}, {string(Installer) + Degraded, metav1.ConditionUnknown}, // an error that is retried
+		{Available, metav1.ConditionFalse}, {Progressing, metav1.ConditionTrue}, {Upgradeable, metav1.ConditionFalse},
+	} {
+		if found := meta.FindStatusCondition(conditions, grave.kind); found != nil && found.Status == grave.status && found.Message != "" {
+			return found.Message
+		}
+	}
+	return ""
 }

@@ -30,7 +30,7 @@ func (r *Reporter) postponement(before, after *v1alpha1.ClusterAPI) time.Duratio
 }
 
 // withoutProgress returns the status without the fields that change during a rollout that
-// makes progress: the messages of conditions, and the phases. It keeps the phases that are
+// makes progress: messages, and the phases. It keeps the phases that are
 // blocked, and one of each version that has any.
 func withoutProgress(cluster *v1alpha1.ClusterAPI) *v1alpha1.ClusterAPIStatus {
 	status := cluster.Status.DeepCopy()
@@ -40,6 +40,7 @@ func withoutProgress(cluster *v1alpha1.ClusterAPI) *v1alpha1.ClusterAPIStatus {
 		blocked := slices.DeleteFunc(phases, func(p v1alpha1.Phase) bool { return p.State != v1alpha1.PhaseBlocked })
 		status.Versions[i].Phases = slices.Concat(some, blocked)
 	}
+	status.Message = ""
 	for i := range status.Conditions {
 		status.Conditions[i].Message = ""
 	}

@@ -166,6 +166,7 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 		cluster.Status.ObservedGeneration = cluster.Generation
 	}
 	set(Aggregate(cluster, cluster.Status.Conditions, outcome, at))
+	cluster.Status.Message = gravestMessage(cluster.Status.Conditions)
 	if controller == Version {
 		cluster.Status.ObservedGeneration = cluster.Generation
 	}

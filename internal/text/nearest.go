@@ -2,10 +2,12 @@
 
 package text
 
-// Nearest returns the candidate that needs the fewest edits to become the word; empty if even that is no likely typing error, with
-// more than a third of the word's characters edited.
+// maxEdits is the number of edits of a typing error. With three, gcpmachines would be one of awsmachines.
+const maxEdits = 2
+
+// Nearest returns the candidate of which the word is likely a typing error; empty if there is none.
 func Nearest(word string, candidates []string) (nearest string) {
-	best := len(word)/3 + 1
+	best := min(len(word)/3, maxEdits) + 1
 	for _, candidate := range candidates {
 		if edits := distance(word, candidate); edits < best {
 			nearest, best = candidate, edits

@@ -210,6 +210,7 @@ func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
 		return from, err
 	}
 	for _, crd := range c.crds {
+		from.CRDs = append(from.CRDs, crd.Name)
 		if retained(crd) {
 			from.RetainedCRDs = append(from.RetainedCRDs, crd.Name)
 		}

@@ -3,10 +3,14 @@
 package rollout
 
 import (
+	"fmt"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/install/reason"
+	names "github.com/capi-installer/capi-installer/internal/text"
 )
 
 // urgent lists the conditions and statuses that may need an action, most urgent
@@ -33,7 +37,21 @@ func stepsOf(from Snapshot, process Process) []Step {
 		}
 		return steps
 	}
-	return reasonSteps(from)
+	return append(reasonSteps(from), misspelled(from)...)
+}
+
+// misspelled returns a step for each unmanaged CRD that does not exist, if another one has almost the same name: the
+// installer manages that one.
+func misspelled(from Snapshot) (steps []Step) {
+	if from.ClusterAPI == nil {
+		return nil
+	}
+	for _, name := range from.ClusterAPI.Spec.UnmanagedCRDs {
+		if nearest := names.Nearest(name, from.CRDs); nearest != "" && !slices.Contains(from.CRDs, name) {
+			steps = append(steps, Step{Action: "Correct spec.unmanagedCRDs.", Cause: fmt.Sprintf("CRD %s not found; did you mean %s? The installer manages that one.", name, nearest)})
+		}
+	}
+	return steps
 }
 
 // reported reports whether conditions describe the current state of the ClusterAPI object.

@@ -29,6 +29,8 @@ type Snapshot struct {
 	// RetainedCRDs are the names of the CRDs that were retained when their version
 	// was removed.
 	RetainedCRDs []string
+	// CRDs are the names of all CRDs.
+	CRDs []string
 	// Installer are the objects that run the installer.
 	Installer InstallerObjects
 	// Requested is the release in the ConfigMap that the Deployment mounts; nil without either.
