@@ -233,10 +233,11 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: permissions,
 		},
 		Replacer:        replacer,
-		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, PolicyDelay: options.PolicyDelay},
+		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Status: writer, PolicyDelay: options.PolicyDelay},
 		Orphans:         removal.OrphanSearch{Discovery: kinds, Rules: permissions.Rules, Live: live},
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
+	reconciler.Applier.DropVersions = reconciler.Remover.DropVersions
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).

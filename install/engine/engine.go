@@ -64,6 +64,8 @@ type Apply struct {
 	Adopt sets.Set[object.Identity]
 	// Paused reports whether an object is only compared; nil pauses none.
 	Paused func(object.Identity) bool
+	// Prepare is called before a phase is applied, unless the phase has not changed; nil does nothing. After an error, the phase is not applied.
+	Prepare func(context.Context, revision.Phase) error
 	// Older returns the objects of an older owner by its revision number; nil if they are unknown.
 	// Objects that the revision shares with it get one write.
 	Older func(number int64) map[object.Identity]*unstructured.Unstructured
@@ -148,7 +150,7 @@ func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...
 	var out Result
 	var failed []error
 	for _, phase := range rev.Phases {
-		result, err := e.applyPhase(ctx, rev, phase, append(reconcileOptions(phase, how), common...))
+		result, err := e.applyPhase(ctx, rev, phase, how, append(reconcileOptions(phase, how), common...))
 		out.Phases = append(out.Phases, result...)
 		failed = append(failed, err)
 		if apierrors.IsTooManyRequests(err) || how.Ordered && (err != nil || !(Result{Phases: result}).Complete()) {
@@ -160,9 +162,14 @@ func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...
 
 // applyPhase applies one phase, unless it has not changed. Each phase is a boxcutter
 // revision of its own, so that only its CRDs are unpacked.
-func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Phase, options []boxcutter.RevisionReconcileOption) ([]Phase, error) {
+func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Phase, how Apply, options []boxcutter.RevisionReconcileOption) ([]Phase, error) {
 	if kept, unchanged := e.kept.unchanged(ctx, rev, phase.Name); unchanged {
 		return []Phase{kept}, nil
+	}
+	if how.Prepare != nil {
+		if err := how.Prepare(ctx, phase); err != nil {
+			return nil, err
+		}
 	}
 	whole, err := e.unpacked(phase)
 	if err != nil {

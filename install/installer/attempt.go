@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -58,6 +59,8 @@ type Applier struct {
 	Checker compatibility.Checker
 	// Certificates issues the certificates that objects request with annotations.
 	Certificates servingcert.Issuer
+	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
+	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
 	// Permissions checks the permissions for a version before it is rolled out.
 	Permissions Permissions
 
@@ -227,6 +230,9 @@ func (v version) checkKey() compatibility.Key {
 func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.older(s)}
+	if a.scope == rollout {
+		how.Prepare = r.dropVersions
+	}
 	if a.scope == maintenance {
 		how.Paused = func(o object.Identity) bool { return r.contests.paused(o, now) }
 	}
@@ -244,6 +250,23 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 		}
 		how.Adopt = how.Adopt.Union(decision.Adopt)
 	}
+}
+
+// dropVersions prepares the CRDs of a phase that lack stored versions.
+func (r *Applier) dropVersions(ctx context.Context, phase revision.Phase) error {
+	for _, obj := range phase.Objects {
+		if !object.IsCRD(obj) || r.DropVersions == nil {
+			continue
+		}
+		crd, err := crdpack.Unpack(obj)
+		if err != nil {
+			return err
+		}
+		if err := r.DropVersions(ctx, crd); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // older returns a function that returns the objects of an older owner by its revision

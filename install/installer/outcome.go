@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -37,6 +39,9 @@ func (a attempt) outcome() status.Outcome {
 	return outcome
 }
 
+// migrationPause is the time between two passes over the instances of a CRD, in which the API server serves others.
+const migrationPause = time.Second
+
 // problems returns an outcome for each problem of the attempt.
 func (a attempt) problems() (found []status.Outcome) {
 	add := func(why reason.Reason, message string, err error) {
@@ -52,7 +57,10 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Incompatible, strings.Join(a.refused, "; "), nil)
 	add(reason.Collision, a.collisions(), nil)
 	add(reason.Contested, a.contested, nil)
+	var migrating *removal.MigratingError
 	switch {
+	case errors.As(a.err, &migrating):
+		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):
 		add(reason.ObjectsForbidden, "", a.err)
 	case a.err != nil:
@@ -72,7 +80,7 @@ func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
 	case isForbidden(rejection):
 		return status.Outcome{Reason: reason.ObjectsForbidden, Err: rejection}
 	default:
-		return status.Outcome{Reason: reason.ObjectsRefused, Err: rejection}
+		return status.Outcome{Reason: reason.ObjectsRefused, Err: withDeletions(rejection)}
 	}
 }
 

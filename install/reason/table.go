@@ -84,8 +84,8 @@ var table = []Entry{
 		Step: "to have the installer adopt an object, annotate it with `" + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways +
 			"`; to leave a CRD to its owner, add it to `spec.unmanagedCRDs`; delete an object that is not needed"},
 	{Reason: ObjectsRefused, Subject: Installer, Severity: Terminal, Recheck: recheck,
-		Meaning: "The API server, an admission webhook or an admission policy rejects objects of a phase. No object of the phase was written.",
-		Step:    "correct the named objects, or the webhook or policy that rejects them"},
+		Meaning: "The API server, an admission webhook or an admission policy rejects objects of a phase. No object of the phase was written. If it rejects only changes of immutable fields, such as the selector of a Deployment, the message has the command that deletes the object; the installer creates it again.",
+		Step:    "correct the named objects, or the webhook or policy that rejects them; or delete an object with a changed immutable field with the command in the message"},
 	{Reason: ObjectsForbidden, Subject: Installer, Severity: Retryable,
 		Meaning: "Writes of objects of a phase fail with status 403 (Forbidden): a permission is missing, a quota is exceeded, or an admission plugin forbids them. No object of the phase was written. If the installer lacks permissions for objects of a version, or for their removal, the message names the missing rules, and no object of the version was written. The cause can be temporary, for example while RBAC objects are replaced.",
 		Step:    "grant the permission to service account `cluster-api-installer`, or correct the quota or policy that forbids the objects"},

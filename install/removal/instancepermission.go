@@ -9,6 +9,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -21,7 +22,7 @@ import (
 // A CRD is deleted only after a list of its instances, and providers bring CRDs of any API
 // group. A wildcard for groups would include Secrets. So the installer, which may write any
 // ClusterRole for the providers, grants itself "list" on a group when a list is forbidden,
-// and withdraws it at the end of the teardown pass. docs/adr/0012-permission-to-remove.md has
+// and withdraws it at the end of the teardown pass. It does the same for the writes of a migration. docs/adr/0012-permission-to-remove.md has
 // the alternatives.
 
 // instancesRole is the name of the ClusterRole and of its binding.
@@ -40,36 +41,46 @@ type instances struct {
 
 // list lists instances with the given request. If that is forbidden, it grants the installer the permission for the API group first.
 func (i instances) list(ctx context.Context, group string, list func(context.Context) error) error {
-	forbidden := list(ctx)
+	return i.permitted(ctx, []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}, list)
+}
+
+// permitted sends a request. If that is forbidden, it grants the installer the rules first.
+func (i instances) permitted(ctx context.Context, rules []rbacv1.PolicyRule, request func(context.Context) error) error {
+	forbidden := request(ctx)
 	if !apierrors.IsForbidden(forbidden) {
 		return forbidden
 	}
-	if err := i.grant(ctx, group); err != nil {
+	if err := i.grant(ctx, rules); err != nil {
 		return fmt.Errorf("%w; the installer cannot grant itself the permission either: %w", forbidden, err)
 	}
 	err := forbidden
 	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, grantTimeout, true, func(ctx context.Context) (bool, error) {
-		err = list(ctx)
+		err = request(ctx)
 		return !apierrors.IsForbidden(err), nil
 	})
 	return err
 }
 
-// grant adds the permission to list the objects of an API group to the role.
-func (i instances) grant(ctx context.Context, group string) error {
+// grant adds rules to the role.
+func (i instances) grant(ctx context.Context, rules []rbacv1.PolicyRule) error {
 	i.role.mayExist = true
-	rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: instancesRole}}
 	switch err := i.live.Get(ctx, client.ObjectKeyFromObject(role), role); {
 	case apierrors.IsNotFound(err):
-		role.Rules = []rbacv1.PolicyRule{rule}
+		role.Rules = rules
 		if err := i.writer.Create(ctx, role); err != nil {
 			return fmt.Errorf("creating ClusterRole %s: %w", instancesRole, err)
 		}
 	case err != nil:
 		return fmt.Errorf("reading ClusterRole %s: %w", instancesRole, err)
-	case !slices.ContainsFunc(role.Rules, func(other rbacv1.PolicyRule) bool { return slices.Equal(other.APIGroups, rule.APIGroups) }):
-		role.Rules = append(role.Rules, rule)
+	default:
+		missing := slices.DeleteFunc(slices.Clone(rules), func(rule rbacv1.PolicyRule) bool {
+			return slices.ContainsFunc(role.Rules, func(other rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(other, rule) })
+		})
+		if len(missing) == 0 {
+			break
+		}
+		role.Rules = append(role.Rules, missing...)
 		if err := i.writer.Update(ctx, role); err != nil {
 			return fmt.Errorf("adding a rule to ClusterRole %s: %w", instancesRole, err)
 		}
@@ -82,7 +93,7 @@ func (i instances) grant(ctx context.Context, group string) error {
 	if err := i.writer.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ClusterRoleBinding %s: %w", instancesRole, err)
 	}
-	log.FromContext(ctx).Info("Granted the installer the permission to list instances until the end of the teardown", "group", group)
+	log.FromContext(ctx).Info("Granted the installer permissions for instances until the end of the pass", "rules", rules)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -26,6 +27,8 @@ type Remover struct {
 	Metadata client.Reader
 	// Writer writes to the API server.
 	Writer client.Writer
+	// Status writes the status of CRDs.
+	Status client.StatusClient
 	// PolicyDelay is the time until all API servers enforce an admission policy that
 	// one of them enforces; 0 means two seconds.
 	PolicyDelay time.Duration
@@ -33,6 +36,8 @@ type Remover struct {
 	// guarded is the policy of the deletion guard, and role the role that lets the installer
 	// list instances.
 	guarded, role temporary
+	// migrations are the passes over instances that have not reached the end, by the UID of the CRD.
+	migrations map[types.UID]migration
 }
 
 // temporary is what is known of an object of the installer that exists only during a pass.

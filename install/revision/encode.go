@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -160,6 +161,9 @@ func sameComponent(a, b operand.Operand) bool {
 }
 
 func sameObject(a, b *unstructured.Unstructured) bool {
+	if equality.Semantic.DeepEqual(a.Object, b.Object) { // usually, and the JSON of all objects is large
+		return true
+	}
 	encodedA, errA := crdpack.Encode(a)
 	encodedB, errB := crdpack.Encode(b)
 	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)

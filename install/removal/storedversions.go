@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes
+// a version from that list. So before a CRD is applied, its instances are written again, which stores them in the storage version, and the list
+// is reduced to that version.
+//
+// If the new manifest lacks the storage version too, a CRD without instances first gets the versions of both. With instances it is left
+// to the administrator: only the provider knows whether its old or its new conversion webhook reads them.
+//
+// docs/adr/0032-stored-versions.md has the alternatives.
+
+const (
+	// migrationPage is the number of instances of a list.
+	migrationPage = 200
+	// migrationTime limits how long one pass writes instances: other versions are not reconciled meanwhile.
+	migrationTime = 20 * time.Second
+)
+
+// migration is a pass over the instances of a CRD that has not reached the end.
+type migration struct {
+	next    string // the token of the next page
+	written int
+}
+
+// MigratingError reports that instances of a CRD still have to be written.
+type MigratingError struct {
+	// CRD is its name, and Versions are the versions that it drops.
+	CRD      string
+	Versions []string
+	// Written is the number of instances that were written so far.
+	Written int
+}
+
+func (e *MigratingError) Error() string {
+	return fmt.Sprintf("writing the instances of CustomResourceDefinition %s again, which drops the stored version(s) %q: %d written", e.CRD, e.Versions, e.Written)
+}
+
+// DropVersions prepares a CRD of the cluster for a manifest that lacks versions in which instances can be stored. It returns a
+// *MigratingError if it must be called again. It changes only CRDs that belong to the installer or may be adopted.
+func (r *Remover) DropVersions(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(object.CRDVersion)
+	err = r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(manifest), crd)
+	if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) == 0 {
+		return nil
+	}
+	if err == nil {
+		crd, err = r.crds().read(ctx, manifest.GetName())
+	}
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	dropped := droppedVersions(crd, manifest)
+	if len(dropped) == 0 || engine.Version(crd) == "" && !allowsAdoption(crd) {
+		return nil
+	}
+	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
+	if !slices.Contains(versionsOf(manifest), storageVersion(crd)) {
+		crd, err = r.addVersions(ctx, crd, manifest, dropped)
+		if crd == nil || err != nil {
+			return err
+		}
+	}
+	if err := r.migrate(ctx, crd, dropped); err != nil {
+		return err
+	}
+	return r.setStoredVersions(ctx, crd, dropped)
+}
+
+// migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
+func (r *Remover) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+	kind := listKind(crd)
+	kind.Version = storageVersion(crd)
+	state := r.migrations[crd.GetUID()]
+	end := time.Now().Add(migrationTime)
+	for {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		err := r.instances().permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error {
+			return r.Live.List(ctx, list, client.Limit(migrationPage), client.Continue(state.next))
+		})
+		if apierrors.IsResourceExpired(err) && state.next != "" {
+			state.next = ""
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("listing the instances of %s, which drops a stored version: %w", object.Describe(crd), err)
+		}
+		if err := r.rewrite(ctx, kind, list.Items); err != nil {
+			return err
+		}
+		state.next, state.written = list.Continue, state.written+len(list.Items)
+		if state.next == "" {
+			delete(r.migrations, crd.GetUID())
+			log.FromContext(ctx).Info("Wrote the instances of a CRD in its storage version", "crd", crd.GetName(), "version", kind.Version, "instances", state.written)
+			return nil
+		}
+		if time.Now().After(end) {
+			if r.migrations == nil {
+				r.migrations = map[apitypes.UID]migration{}
+			}
+			r.migrations[crd.GetUID()] = state
+			return &MigratingError{CRD: crd.GetName(), Versions: dropped, Written: state.written}
+		}
+	}
+}
+
+// rewrite writes instances without a change.
+func (r *Remover) rewrite(ctx context.Context, list schema.GroupVersionKind, items []metav1.PartialObjectMetadata) error {
+	for i := range items {
+		instance := &metav1.PartialObjectMetadata{}
+		instance.SetGroupVersionKind(list.GroupVersion().WithKind(list.Kind[:len(list.Kind)-len("List")]))
+		instance.SetNamespace(items[i].Namespace)
+		instance.SetName(items[i].Name)
+		err := r.instances().permitted(ctx, migrationRules(list.Group), func(ctx context.Context) error {
+			return r.Writer.Patch(ctx, instance, client.RawPatch(apitypes.MergePatchType, []byte("{}")))
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing %s in its storage version: %w", object.Describe(instance), err)
+		}
+	}
+	return nil
+}
+
+// addVersions adds the versions of a manifest to a CRD without instances, so that the storage version can change, and returns the changed CRD.
+// It returns nil if the CRD has instances.
+func (r *Remover) addVersions(ctx context.Context, crd, manifest *unstructured.Unstructured, dropped []string) (*unstructured.Unstructured, error) {
+	why, err := r.instances().of(ctx, crd)
+	if err != nil || why != "" {
+		log.FromContext(ctx).Info("Not changing the storage version of a CRD", "crd", crd.GetName(), "drops", dropped, "cause", why)
+		return nil, err
+	}
+	versions := slices.Clone(object.MapsAt(manifest.Object, "spec", "versions"))
+	for _, version := range object.MapsAt(crd.DeepCopy().Object, "spec", "versions") {
+		if name, _ := version["name"].(string); slices.Contains(dropped, name) {
+			version["served"], version["storage"] = false, false
+			versions = append(versions, version)
+		}
+	}
+	all := make([]any, len(versions))
+	for i, version := range versions {
+		all[i] = version
+	}
+	changed := crd.DeepCopy()
+	if err := unstructured.SetNestedField(changed.Object, all, "spec", "versions"); err != nil {
+		return nil, fmt.Errorf("adding versions to %s: %w", object.Describe(crd), err)
+	}
+	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
+	if err := r.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return nil, fmt.Errorf("adding versions to %s: %w", object.Describe(crd), err)
+	}
+	log.FromContext(ctx).Info("Changed the storage version of a CRD without instances", "crd", crd.GetName(), "to", storageVersion(changed))
+	return changed, r.awaitVersion(ctx, changed)
+}
+
+// awaitVersion waits until all API servers store instances in the storage version of a CRD.
+func (r *Remover) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
+	kind := listKind(crd)
+	kind.Version = storageVersion(crd)
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		err := r.instances().permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error { return r.Live.List(ctx, list, client.Limit(1)) })
+		return err == nil, client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until version %s of %s is served: %w", kind.Version, object.Describe(crd), err)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(r.policy().delay):
+		return nil
+	}
+}
+
+// setStoredVersions reduces the stored versions of a CRD to its storage version, unless the CRD has changed since it was read.
+func (r *Remover) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, crd.GetResourceVersion(), storageVersion(crd))
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{object.CRDVersion.Group}, Resources: []string{"customresourcedefinitions/status"}, Verbs: []string{"patch"}}}
+	err := r.instances().permitted(ctx, rules, func(ctx context.Context) error {
+		return r.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(apitypes.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
+	})
+	if err != nil {
+		return fmt.Errorf("removing versions %q from status.storedVersions of %s: %w", dropped, object.Describe(crd), err)
+	}
+	log.FromContext(ctx).Info("Removed versions from the stored versions of a CRD", "crd", crd.GetName(), "versions", dropped)
+	return nil
+}
+
+func migrationRules(group string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list", "patch"}}}
+}
+
+// droppedVersions returns the versions in which instances of a CRD can be stored and that a manifest lacks.
+func droppedVersions(crd, manifest *unstructured.Unstructured) []string {
+	stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
+	kept := versionsOf(manifest)
+	return slices.DeleteFunc(stored, func(version string) bool { return slices.Contains(kept, version) })
+}
+
+// versionsOf returns the names of the versions of a CRD.
+func versionsOf(crd *unstructured.Unstructured) (names []string) {
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		name, _ := version["name"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+// storageVersion returns the name of the version in which a CRD stores instances.
+func storageVersion(crd *unstructured.Unstructured) string {
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		if version["storage"] == true {
+			name, _ := version["name"].(string)
+			return name
+		}
+	}
+	return ""
+}
