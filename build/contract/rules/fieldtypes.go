@@ -51,10 +51,19 @@ func metadataAt(role contract.Role, path string) []contractField {
 	}
 }
 
+// objectMetadata are the metadata of the objects that templates make; another rule checks its parts.
+func objectMetadata(roles ...contract.Role) (fields []contractField) {
+	for _, role := range roles {
+		fields = append(fields, contractField{role: role, path: "metadata", types: []string{contract.TypeObject}})
+	}
+	return fields
+}
+
 var contractFields = slices.Concat(
 	conditionsOf(contract.InfraCluster), conditionsOf(contract.InfraMachine), conditionsOf(contract.InfraMachinePool),
 	conditionsOf(contract.ControlPlane), conditionsOf(contract.BootstrapConfig),
-	texts(contract.InfraMachine, "", "spec.failureDomain"),
+	objectMetadata(contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig),
+	texts(contract.InfraMachine, "", "spec.failureDomain"), texts(contract.InfraMachine, "v1beta1", "status.failureDomain"),
 	[]contractField{
 		{role: contract.InfraMachine, path: "status.addresses[]", parts: []string{"type", "address"}},
 		{role: contract.InfraCluster, contract: "v1beta1", path: "status.failureDomains{}", types: []string{contract.TypeObject}},
@@ -75,7 +84,10 @@ var contractFields = slices.Concat(
 		{role: contract.ControlPlane, path: "spec.machineTemplate.taints[]", types: []string{contract.TypeObject}, parts: []string{"key", "value", "effect", "propagation"}},
 	},
 	metadataAt(contract.ControlPlane, "spec.machineTemplate.metadata"),
-	integers(contract.ControlPlane, "", "spec.replicas", "status.versions[].replicas"),
+	[]contractField{{role: contract.ControlPlane, path: "status.versions", types: []string{contract.TypeArray}}},
+	texts(contract.ControlPlane, "", "spec.version", "spec.rollout.after", "status.version", "status.versions[].version", "status.selector"),
+	integers(contract.ControlPlane, "", "spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.versions[].replicas"),
+	integers(contract.ControlPlane, "v1beta1", "status.updatedReplicas"), integers(contract.ControlPlane, "v1beta2", "status.upToDateReplicas"),
 	integers(contract.ControlPlane, "v1beta1", "status.unavailableReplicas"),
 	integers(contract.ControlPlane, "v1beta2", "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
 		"spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"),

@@ -3,8 +3,6 @@
 package rules
 
 import (
-	"slices"
-
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
@@ -58,7 +56,7 @@ var controlPlaneRules = []contract.Rule{{
 	Source:   forControlPlane("ControlPlane: version"),
 	Why:      "A ClusterClass sets and upgrades the Kubernetes version of a Cluster here.",
 	Fix:      "Add the string spec.version.",
-	Check:    aControlPlane.requireTyped("spec.version", contract.TypeString),
+	Check:    aControlPlane.require("spec.version"),
 }, {
 	ID:       "control-plane/status-version",
 	Severity: contract.Error,
@@ -67,9 +65,12 @@ var controlPlaneRules = []contract.Rule{{
 	Fix:      "Add the string status.version; under the contract v1beta2, status.versions, a list of version and replicas, can take its place.",
 	Check: aControlPlane.whenThere("spec.version", func(d *contract.Definition) []contract.Finding {
 		if d.Contract == "v1beta2" && d.HasField("status.versions") {
-			return slices.Concat(d.Mistyped("status.versions", contract.TypeArray), d.Missing("status.versions[].version"), d.Mistyped("status.versions[].version", contract.TypeString))
+			if list, _ := contract.SchemaField(d.Schema, "status.versions"); contract.SchemaType(list) != contract.TypeArray {
+				return nil // reported by another rule
+			}
+			return d.Missing("status.versions[].version")
 		}
-		return append(d.Missing("status.version"), d.Mistyped("status.version", contract.TypeString)...)
+		return d.Missing("status.version")
 	}),
 }, {
 	ID:       "control-plane/replicas",
@@ -99,7 +100,7 @@ var controlPlaneRules = []contract.Rule{{
 	Why:      "The autoscaler finds the machines of a control plane by the selector in its status.",
 	Fix:      "Add the string status.selector.",
 	Check: aControlPlane.whenThere("spec.replicas", func(d *contract.Definition) []contract.Finding {
-		return append(d.Missing("status.selector"), d.Mistyped("status.selector", contract.TypeString)...)
+		return d.Missing("status.selector")
 	}),
 }, {
 	ID:       "control-plane/scale-subresource",
@@ -204,7 +205,7 @@ var (
 func withReplicas(of subject, counters ...string) func(*contract.Bundle) []contract.Finding {
 	return of.whenThere("spec.replicas", func(d *contract.Definition) (findings []contract.Finding) {
 		for _, counter := range counters {
-			findings = append(append(findings, d.Missing(counter)...), d.Mistyped(counter, contract.TypeInteger)...)
+			findings = append(findings, d.Missing(counter)...)
 		}
 		return findings
 	})
