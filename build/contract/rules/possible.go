@@ -26,6 +26,10 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 			continue
 		}
 		hasStatus := version.At("subresources", "status").Node != nil
+		all := rejectionsOf(at, withAllFields, false)
+		if len(all) == 0 && !(hasStatus && contract.Contains(at.At("required"), "status")) {
+			continue // an object with fewer fields is possible too
+		}
 		required := rejectionsOf(at, withoutAlternatives, hasStatus)
 		for _, problem := range required {
 			findings = append(findings, schemaOf(at, problem.Field).Finding("no object of version %s can be created: %s: %s", version.At("name").Text(), problem.Field, explain(problem)))
@@ -33,7 +37,7 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 		if len(required) > 0 {
 			continue
 		}
-		for _, problem := range rejectionsOf(at, withAllFields, false) {
+		for _, problem := range all {
 			finding := schemaOf(at, problem.Field).Finding("a field of version %s cannot be set: %s: %s", version.At("name").Text(), problem.Field, explain(problem))
 			finding.Severity = contract.Warning
 			findings = append(findings, finding)
