@@ -126,6 +126,10 @@ e2e: controlplane ## Run all cases of the tests that make test samples: random s
 	E2E=full go test ./test/corpus
 	@$(MAKE) --no-print-directory compat
 
+.PHONY: providers
+providers: controlplane ## Install every real provider and remove it again, by an upgrade and by an uninstallation (also those in PROVIDERS and FORKS)
+	E2E=full go test -count=1 -v $(TAGS) -timeout 60m -run TestProviders_InstalledAndRemoved ./test/e2e
+
 .PHONY: faults
 faults: controlplane ## Inject one fault per workload, with E2E=full every fault; the report is _output/faults.html
 	@result=0; go test -count=1 -timeout 6h -parallel 16 -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result
@@ -140,7 +144,7 @@ compat: controlplane ## Run the tests of the installer with the limits of the or
 	go test -tags $(TAG),boxcutter_compat -timeout 60m -parallel $(PARALLEL) ./install/... ./test/e2e
 
 .PHONY: original
-original: controlplane ## Run the conformance suite and the tests of the installer with the original boxcutter (ORIGINAL=<git clone>, ONLY=conformance)
+original: controlplane ## Compare our boxcutter with the original: exported names, conformance, and the tests of the installer (ORIGINAL=<git clone>, ONLY=api)
 	@cd third_party/boxcutter && go run ./original $(if $(ORIGINAL),-clone $(abspath $(ORIGINAL))) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: bench

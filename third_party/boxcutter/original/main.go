@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command original runs the conformance suite, and the tests of the installer, with the original boxcutter: with the
-// version that go.mod names, and with a newer one. The original comes from the module proxy, or from a git clone outside
-// of the project. It is built in a copy of the project that does not have this module.
+// Command original compares this module with the original boxcutter: with the version that go.mod names, and with a newer
+// one. It compares the exported names, and runs the conformance suite, and the tests of the installer, with the original. The
+// original comes from the module proxy, or from a git clone outside of the project. It is built in a copy of the project that
+// does not have this module.
 //
 // Each test that fails must be in the list of differences, and each row of the list must fail.
 //
@@ -38,7 +39,7 @@ var suites = []suite{
 
 func main() {
 	clone := flag.String("clone", "", "a git clone of the original; default: the module proxy")
-	only := flag.String("only", "", "the only suite to run: conformance, install or e2e")
+	only := flag.String("only", "", "the only suite to run: api, conformance, install or e2e")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -68,6 +69,9 @@ func run(ctx context.Context, clone, only string) error {
 	}
 	var failed error
 	for _, version := range versions {
+		if only == "" || only == "api" {
+			failed = errors.Join(failed, version.checkAPI(ctx))
+		}
 		copied := filepath.Join(dir, "project-"+version.name)
 		if err := version.copyProject(ctx, project, copied); err != nil {
 			return err
@@ -79,6 +83,35 @@ func run(ctx context.Context, clone, only string) error {
 		}
 	}
 	return failed
+}
+
+// checkAPI compares the exported names of this module with those of the original, and with the list of additions.
+func (o original) checkAPI(ctx context.Context) error {
+	fmt.Printf("== API of boxcutter %s\n", o.name)
+	folder := o.folder
+	if folder == "" {
+		var err error
+		if folder, err = downloaded(ctx, o.version); err != nil {
+			return err
+		}
+	}
+	ours, err := exportedNames(".")
+	if err != nil {
+		return err
+	}
+	theirs, err := exportedNames(folder)
+	if err != nil {
+		return err
+	}
+	additions, err := readAdditions("original/additions.md")
+	if err != nil {
+		return err
+	}
+	if err := compareAPI(ours, theirs, additions); err != nil {
+		return fmt.Errorf("API of boxcutter %s:\n%w", o.name, err)
+	}
+	fmt.Printf("   %d names are the same, %d are additional\n", len(theirs), len(additions))
+	return nil
 }
 
 // check runs a suite, and compares its failures with the differences that are expected of a version.

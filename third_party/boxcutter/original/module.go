@@ -67,6 +67,16 @@ func fromProxy(ctx context.Context, version string) ([]original, error) {
 	return nil, fmt.Errorf("no version of %s is newer than %s", module, version)
 }
 
+// downloaded returns the folder with a version of the original in the module cache.
+func downloaded(ctx context.Context, version string) (string, error) {
+	out, err := output(ctx, os.TempDir(), "go", "mod", "download", "-json", module+"@"+version)
+	if err != nil {
+		return "", err
+	}
+	var found struct{ Dir string }
+	return found.Dir, json.Unmarshal([]byte(out), &found)
+}
+
 // copyProject copies the project without this module, and selects the original in all modules of the copy.
 func (o original) copyProject(ctx context.Context, project, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
