@@ -100,7 +100,7 @@ func (l *least) releaseBundles(bundles []extractor.Bundle) {
 		bundles[i].Origin.Image = l.images[name]
 	}
 	l.writeImages()
-	set, err := operand.Render(bundles, nil)
+	set, err := operand.Render(operand.Inputs{Bundles: bundles, Variables: nil})
 	l.must(err)
 	for _, component := range set.Operands {
 		l.objects = append(l.objects, component.Objects...)

@@ -67,7 +67,7 @@ func (o *oldInstaller) phases(providers ...provider) []boxcutter.Phase {
 	}
 	values := tlsprofile.Of(nil).Variables()
 	values["EXP_BOOTSTRAP_FORMAT_IGNITION"] = "true"
-	set, err := operand.Render(bundles, values)
+	set, err := operand.Render(operand.Inputs{Bundles: bundles, Variables: values})
 	o.must(err)
 	divided, err := revision.Phases("old", 1, set, nil)
 	o.must(err)

@@ -81,6 +81,18 @@ type ClusterAPISpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	ImageOverrides []ImageOverride `json:"imageOverrides,omitempty"`
+
+	// placement applies to the Deployments of all components, for example to run them on infrastructure nodes.
+	// +optional
+	Placement *Placement `json:"placement,omitempty"`
+
+	// components are settings of single components. A setting that cannot be applied stops the rollout of a new version, and the
+	// installed version stays.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Components []ComponentSettings `json:"components,omitempty"`
 }
 
 // ImageOverride is an image that replaces, or is added to, the images of the release.
@@ -340,6 +352,14 @@ type Component struct {
 	// image is the payload image that contains the manifests.
 	// +optional
 	Image ImageReference `json:"image,omitempty"`
+
+	// settings names the settings in spec.placement and spec.components that are rendered into the component, such as
+	// "featureGates[ClusterTopology]".
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	// +kubebuilder:validation:items:MaxLength=512
+	// +optional
+	Settings []string `json:"settings,omitempty"`
 
 	// profile distinguishes the bundles of an image with several.
 	// +kubebuilder:validation:MaxLength=255

@@ -116,6 +116,9 @@ func TestSpec_Validation(t *testing.T) {
 	unmanaged := func(names ...string) func(*v1alpha1.ClusterAPI) {
 		return func(cluster *v1alpha1.ClusterAPI) { cluster.Spec.UnmanagedCRDs = names }
 	}
+	settings := func(components ...v1alpha1.ComponentSettings) func(*v1alpha1.ClusterAPI) {
+		return func(cluster *v1alpha1.ClusterAPI) { cluster.Spec.Components = components }
+	}
 	for _, test := range []struct {
 		name string
 		edit func(*v1alpha1.ClusterAPI)
@@ -134,6 +137,12 @@ func TestSpec_Validation(t *testing.T) {
 		{"an override by tag", override("aws", "quay.io/me/capa:latest"), "must be an image reference by digest"},
 		{"an override with half a digest", override("aws", "quay.io/me/capa@sha256:abcd"), "must be an image reference by digest"},
 		{"an override without a name", override("", "quay.io/me/capa@"+digest), "spec.imageOverrides[0].name"},
+		{"settings", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", Value: ""}}, Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(2)), Args: []string{"--v=4"}}}), ""},
+		{"settings of a component twice", settings(v1alpha1.ComponentSettings{Name: "aws"}, v1alpha1.ComponentSettings{Name: "aws"}), "Duplicate value"},
+		{"a variable twice", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A"}, {Name: "A"}}}), "Duplicate value"},
+		{"a variable with the syntax of manifests", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "${A}"}}}), "must be the name of a variable"},
+		{"an argument that is no flag", settings(v1alpha1.ComponentSettings{Name: "aws", Deployment: &v1alpha1.DeploymentSettings{Args: []string{"start"}}}), "must be a flag"},
+		{"a negative number of replicas", settings(v1alpha1.ComponentSettings{Name: "aws", Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(-1))}}), "should be greater than or equal to 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cluster := named(v1alpha1.ClusterAPIName)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -15,8 +16,9 @@ import (
 // never give the same bytes. The format must never change, because every cluster
 // would roll out a new revision.
 type contentInput struct {
-	Components []contentComponent `json:"components"`
-	Variables  map[string]string  `json:"variables,omitempty"`
+	Components []contentComponent  `json:"components"`
+	Variables  map[string]string   `json:"variables,omitempty"`
+	Placement  *v1alpha1.Placement `json:"placement,omitempty"`
 }
 
 type contentComponent struct {
@@ -25,21 +27,27 @@ type contentComponent struct {
 	ContentID  digest.Digest          `json:"contentID"`
 	Image      string                 `json:"image,omitempty"`
 	ConfigMaps []string               `json:"configMaps,omitempty"`
+
+	Settings *v1alpha1.ComponentSettings `json:"settings,omitempty"`
 }
 
 // ContentID returns the identity of a set, computed from its inputs: for each
-// bundle, in order, the provider's name and type, the digest of its manifests, and
-// its payload image or ConfigMaps; and the values of the variables that the
-// manifests use. It does not depend on the code that renders the objects.
-func ContentID(bundles []extractor.Bundle, variables map[string]string) digest.Digest {
-	input := contentInput{Components: make([]contentComponent, len(bundles)), Variables: usedVariables(bundles, variables)}
-	for i, bundle := range bundles {
+// bundle, in order, the provider's name and type, the digest of its manifests, its payload image or ConfigMaps, and
+// its settings; the values of the variables that the manifests use; and the placement. It does not depend on the code that
+// renders the objects.
+func ContentID(inputs Inputs) digest.Digest {
+	input := contentInput{
+		Components: make([]contentComponent, len(inputs.Bundles)), Variables: usedVariables(inputs.Bundles, inputs.Variables),
+		Placement: inputs.Settings.Placement,
+	}
+	for i, bundle := range inputs.Bundles {
 		input.Components[i] = contentComponent{
 			Name:       bundle.Metadata.ProviderName,
 			Type:       bundle.Metadata.ProviderType,
 			ContentID:  bundle.Metadata.ContentID,
 			Image:      bundle.Origin.Image,
 			ConfigMaps: bundle.Origin.ConfigMaps,
+			Settings:   inputs.Settings.For(bundle.Metadata.ProviderName).Own,
 		}
 	}
 	encoded, err := json.Marshal(input)

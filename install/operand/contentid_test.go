@@ -40,14 +40,14 @@ func ExampleContentID() {
 		},
 		Manifests: []byte("value: ${EXP_MACHINE_POOL:=false}"),
 	}}
-	fmt.Println(ContentID(bundles, map[string]string{"EXP_MACHINE_POOL": "true"}))
+	fmt.Println(ContentID(Inputs{Bundles: bundles, Variables: map[string]string{"EXP_MACHINE_POOL": "true"}}))
 	// Output: sha256:95fbda522a46c88447249ac52326298b2861a67491fc99c222c3307a77a79179
 }
 
 // A change of this value would roll out a new revision in every cluster.
 func TestContentID_NeverChanges(t *testing.T) {
 	const want = "sha256:e86fe21882a9d828b57bc34b1d108660d81f591448a31f4302adf3053cff6482"
-	if got := ContentID(inputs(), map[string]string{"B": "2", "A": "1"}); got != want {
+	if got := ContentID(Inputs{Bundles: inputs(), Variables: map[string]string{"B": "2", "A": "1"}}); got != want {
 		t.Errorf("content ID is %s, want %s", got, want)
 	}
 }
@@ -69,7 +69,7 @@ func TestContentID_ChangesWithEachInput(t *testing.T) {
 	for name, change := range changes {
 		bundles, values := inputs(), map[string]string{"A": variables["A"]}
 		change(bundles, values)
-		id := ContentID(bundles, values)
+		id := ContentID(Inputs{Bundles: bundles, Variables: values})
 		if other, found := seen[id]; found {
 			t.Errorf("content IDs of %q and %q are equal", name, other)
 		}
@@ -80,7 +80,7 @@ func TestContentID_ChangesWithEachInput(t *testing.T) {
 func TestContentID_IgnoresEverythingElse(t *testing.T) {
 	bundles := inputs()
 	bundles[0].Origin.Name, bundles[0].Metadata.ProviderVersion, bundles[0].Profile = "other", "v2", "other"
-	if ContentID(bundles, nil) != ContentID(inputs(), map[string]string{}) {
+	if ContentID(Inputs{Bundles: bundles}) != ContentID(Inputs{Bundles: inputs(), Variables: map[string]string{}}) {
 		t.Error("the content ID depends on the name in images.json, the version or the profile")
 	}
 }
@@ -112,7 +112,7 @@ func TestUsedVariables(t *testing.T) {
 	if diff := cmp.Diff(want, usedVariables(bundles, values)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
-	if ContentID(bundles, values) != ContentID(bundles, want) {
+	if ContentID(Inputs{Bundles: bundles, Variables: values}) != ContentID(Inputs{Bundles: bundles, Variables: want}) {
 		t.Error("the content ID depends on variables that no manifest uses")
 	}
 }

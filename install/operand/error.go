@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -95,6 +97,20 @@ func (e *RenderError) Error() string {
 }
 
 func (e *RenderError) Unwrap() error { return e.Err }
+
+// SettingError reports a setting that cannot be applied. Err is a *field.Error about a field of the ClusterAPI object.
+type SettingError struct{ Err error }
+
+func (e *SettingError) Error() string { return e.Err.Error() }
+
+func (e *SettingError) Unwrap() error { return e.Err }
+
+func settingErrors(list field.ErrorList) (errs []error) {
+	for _, err := range list {
+		errs = append(errs, &SettingError{err})
+	}
+	return errs
+}
 
 // ofType describes a provider, which may have no type, in messages.
 func ofType(provider string, providerType extractor.ProviderType) string {

@@ -36,7 +36,7 @@ func ExampleRender() {
 	if err != nil {
 		panic(err)
 	}
-	set, err := operand.Render(bundles, map[string]string{"LEVEL": "5"})
+	set, err := operand.Render(operand.Inputs{Bundles: bundles, Variables: map[string]string{"LEVEL": "5"}})
 	if err != nil {
 		panic(err)
 	}

@@ -27,7 +27,7 @@ func FuzzRender(f *testing.F) {
 			Manifests: manifests,
 		}
 		before := bytes.Clone(manifests)
-		set, err := Render([]extractor.Bundle{bundle}, map[string]string{variable: value})
+		set, err := Render(Inputs{Bundles: []extractor.Bundle{bundle}, Variables: map[string]string{variable: value}})
 		if !bytes.Equal(before, manifests) {
 			t.Error("Render modified the manifests")
 		}

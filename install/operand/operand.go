@@ -15,7 +15,18 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/setting"
 )
+
+// Inputs determine a set.
+type Inputs struct {
+	// Bundles are in install order, as Select returns them.
+	Bundles []extractor.Bundle
+	// Variables are values for variables in the manifests.
+	Variables map[string]string
+	// Settings are rendered into the objects.
+	Settings setting.Settings
+}
 
 // Operand is a provider with the objects to install.
 type Operand struct {
@@ -30,6 +41,8 @@ type Operand struct {
 	// InstalledAs is the version that first rendered exactly these objects, and that they name as their owner; empty if the
 	// version of this set did. Rendering leaves it empty.
 	InstalledAs string
+	// Settings are the names of the settings that the objects have; empty in a stored version.
+	Settings []string
 	// Objects are the rendered objects, in the order of the manifests file.
 	Objects []*unstructured.Unstructured
 }
@@ -61,6 +74,7 @@ func (s Set) Components() []v1alpha1.Component {
 			ConfigMaps: slices.Clone(operand.Origin.ConfigMaps),
 
 			InstalledAs: operand.InstalledAs,
+			Settings:    operand.Settings,
 		}
 	}
 	return components

@@ -55,7 +55,7 @@ func realBundle(provider fixture.Rendered) extractor.Bundle {
 func TestRender_RealProviders(t *testing.T) {
 	for folder, provider := range realProviders(t) {
 		t.Run(folder, func(t *testing.T) {
-			set, err := Render([]extractor.Bundle{realBundle(provider)}, valuesFor(provider))
+			set, err := Render(Inputs{Bundles: []extractor.Bundle{realBundle(provider)}, Variables: valuesFor(provider)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestRender_RealReleaseOnEachPlatform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := Render(bundles, map[string]string{"TLS_MIN_VERSION": "", "TLS_CIPHER_SUITES": ""})
+		set, err := Render(Inputs{Bundles: bundles, Variables: map[string]string{"TLS_MIN_VERSION": "", "TLS_CIPHER_SUITES": ""}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func benchmarkRender(b *testing.B, name string, bundle extractor.Bundle, values 
 		b.SetBytes(int64(len(bundle.Manifests)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := Render([]extractor.Bundle{bundle}, values); err != nil {
+			if _, err := Render(Inputs{Bundles: []extractor.Bundle{bundle}, Variables: values}); err != nil {
 				b.Fatal(err)
 			}
 		}

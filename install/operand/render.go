@@ -16,40 +16,44 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// Render returns the objects of bundles in install order, as Select returns them.
+// Render returns the objects of the bundles in install order.
 //
 // It processes the documents in the order of the manifests file. In each one it
 // substitutes the variables, parses the text, replaces lists by their items, and
-// replaces the placeholder image in pod specs by the payload image. It removes the
+// replaces the placeholder image in pod specs by the payload image. It applies the settings of the component, and removes the
 // namespace of cluster-scoped objects. Then it checks that each object has a kind,
 // a name, and a namespace if its kind is namespaced; that no two objects have the
 // same identity; and that every image is pinned by digest.
 //
-// The error joins all findings, each a *RenderError.
-func Render(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
-	return render(bundles, variables, func(*unstructured.Unstructured) error { return nil })
+// The error joins all findings: a *RenderError for a defect of a bundle, a *SettingError for a setting.
+func Render(inputs Inputs) (Set, error) {
+	return render(inputs, func(*unstructured.Unstructured) error { return nil })
 }
 
 // RenderPacked is Render with packed CRDs (internal/crdpack), which take little memory.
-func RenderPacked(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
-	return render(bundles, variables, crdpack.Pack)
-}
+func RenderPacked(inputs Inputs) (Set, error) { return render(inputs, crdpack.Pack) }
 
 // render renders bundles. pack is called for each object once its content is complete.
-func render(bundles []extractor.Bundle, variables map[string]string, pack func(*unstructured.Unstructured) error) (Set, error) {
+func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, error) {
 	set := Set{
-		ContentID: ContentID(bundles, variables),
-		Variables: usedVariables(bundles, variables),
-		Operands:  make([]Operand, len(bundles)),
+		ContentID: ContentID(inputs),
+		Variables: usedVariables(inputs.Bundles, inputs.Variables),
+		Operands:  make([]Operand, len(inputs.Bundles)),
 	}
 	var findings []error
 	var all []rendered
-	for i, bundle := range bundles {
+	var names []string
+	for i, bundle := range inputs.Bundles {
+		settings := inputs.Settings.For(bundle.Metadata.ProviderName)
+		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, bundle.Metadata.ClusterProfile == extractor.OpenShift)
 		objects, errs := read(bundle, variables, pack)
-		findings = append(findings, errs...)
-		all = append(all, objects...)
 		set.Operands[i] = operandOf(bundle, objects)
+		applied, wrong := settings.Apply(set.Operands[i].Objects)
+		set.Operands[i].Settings = applied
+		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong))
+		all, names = append(all, objects...), append(names, bundle.Metadata.ProviderName)
 	}
+	findings = append(findings, settingErrors(inputs.Settings.Check(names))...)
 	findings = append(findings, check(all)...)
 	if err := errors.Join(findings...); err != nil {
 		return Set{}, err

@@ -14,7 +14,9 @@ import (
 	"github.com/opencontainers/go-digest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/scenario"
@@ -22,12 +24,12 @@ import (
 
 // TestRender renders the bundles of each archive in testdata/render. In an
 // archive, "variables" has a line NAME=value for each variable; "NAME.bundle" is
-// the origin of bundle NAME as YAML, and "NAME.yaml" its manifests file. "want.yaml" has
+// the origin of bundle NAME as YAML, and "NAME.yaml" its manifests file; "settings" is a spec of the ClusterAPI object. "want.yaml" has
 // the objects, or "want.error" the error.
 func TestRender(t *testing.T) {
 	goesIn := scenario.AllBut("want.yaml", "want.error")
 	scenario.Run(t, "testdata/render/*.txtar", goesIn, func(t *testing.T, archive *scenario.Archive) []scenario.File {
-		set, err := Render(bundlesOf(t, archive))
+		set, err := Render(inputsOf(t, archive))
 		checkPacked(t, archive, set, err)
 		if err != nil {
 			checkTyped(t, err)
@@ -40,7 +42,7 @@ func TestRender(t *testing.T) {
 // checkPacked checks that RenderPacked returns the same objects, packed, or the same error.
 func checkPacked(t *testing.T, archive *scenario.Archive, want Set, wantErr error) {
 	t.Helper()
-	got, err := RenderPacked(bundlesOf(t, archive))
+	got, err := RenderPacked(inputsOf(t, archive))
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 		t.Errorf("RenderPacked: error %v, want %v", err, wantErr)
 	}
@@ -66,18 +68,19 @@ func checkTyped(t *testing.T, err error) {
 		t.Fatalf("got a %T, want joined errors", err)
 	}
 	for _, err := range joined.Unwrap() {
-		var finding *RenderError
-		if !errors.As(err, &finding) || finding.Source == "" {
-			t.Errorf("%v: got a %T, want a *RenderError with a position", err, err)
+		finding, isRender := errors.AsType[*RenderError](err)
+		if isRender && finding.Source == "" || !isRender && !errors.As(err, new(*SettingError)) {
+			t.Errorf("%v: got a %T, want a *RenderError with a position, or a *SettingError", err, err)
 		}
 	}
 }
 
-// bundlesOf reads the bundles and the variables of an archive.
-func bundlesOf(t *testing.T, archive *scenario.Archive) ([]extractor.Bundle, map[string]string) {
+// inputsOf reads the bundles, the variables and the settings of an archive.
+func inputsOf(t *testing.T, archive *scenario.Archive) Inputs {
 	t.Helper()
 	variables := map[string]string{}
 	var bundles []extractor.Bundle
+	var settings v1alpha1.ClusterAPISpec
 	for _, file := range archive.Files {
 		name, isBundle := strings.CutSuffix(file.Name, ".bundle")
 		switch {
@@ -85,6 +88,10 @@ func bundlesOf(t *testing.T, archive *scenario.Archive) ([]extractor.Bundle, map
 			for line := range strings.Lines(string(file.Data)) {
 				key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 				variables[key] = value
+			}
+		case file.Name == "settings":
+			if err := yaml.UnmarshalStrict(file.Data, &settings); err != nil {
+				t.Fatal(err)
 			}
 		case isBundle:
 			bundle := bundleOf(t, file.Data)
@@ -95,7 +102,7 @@ func bundlesOf(t *testing.T, archive *scenario.Archive) ([]extractor.Bundle, map
 			bundles[len(bundles)-1].Metadata.ContentID = digest.FromBytes(file.Data)
 		}
 	}
-	return bundles, variables
+	return Inputs{Bundles: bundles, Variables: variables, Settings: setting.Of(settings)}
 }
 
 func bundleOf(t *testing.T, data []byte) extractor.Bundle {
@@ -146,11 +153,11 @@ func TestRender_SetHasItsInputs(t *testing.T) {
 		Manifests: []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: a${A}}\n"),
 	}
 	variables := map[string]string{"A": "b"}
-	set, err := Render([]extractor.Bundle{bundle}, variables)
+	set, err := Render(Inputs{Bundles: []extractor.Bundle{bundle}, Variables: variables})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := ContentID([]extractor.Bundle{bundle}, variables); set.ContentID != want {
+	if want := ContentID(Inputs{Bundles: []extractor.Bundle{bundle}, Variables: variables}); set.ContentID != want {
 		t.Errorf("content ID is %s, want %s", set.ContentID, want)
 	}
 	if !maps.Equal(set.Variables, variables) {
@@ -167,7 +174,7 @@ func TestRender_SetHasItsInputs(t *testing.T) {
 func TestRender_KeepsTheBundle(t *testing.T) {
 	manifests := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {k: '${V:=w}'}\n"
 	bundle := extractor.Bundle{Origin: extractor.Origin{Image: testImage}, Manifests: []byte(manifests)}
-	if _, err := Render([]extractor.Bundle{bundle}, map[string]string{"V": "a longer value than there was"}); err != nil {
+	if _, err := Render(Inputs{Bundles: []extractor.Bundle{bundle}, Variables: map[string]string{"V": "a longer value than there was"}}); err != nil {
 		t.Fatal(err)
 	}
 	if string(bundle.Manifests) != manifests {

@@ -33,6 +33,7 @@ const (
 	BundleInvalid       Reason = "BundleInvalid"
 	ComponentMissing    Reason = "ComponentMissing"
 	RenderFailed        Reason = "RenderFailed"
+	SettingsInvalid     Reason = "SettingsInvalid"
 	TooManyRevisions    Reason = "TooManyRevisions"
 	RetiringRevisions   Reason = "RetiringRevisions"
 

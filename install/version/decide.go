@@ -5,6 +5,7 @@ package version
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +26,13 @@ import (
 // which make a new version.
 func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
-	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.bundles, inputs.variables), cluster.Spec.UnmanagedCRDs)
+	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.Inputs), cluster.Spec.UnmanagedCRDs)
 	if matches && isReadable(*desired, existing) {
 		return r.maintain(ctx, cluster, inputs, existing)
 	}
-	set, err := operand.RenderPacked(inputs.bundles, inputs.variables)
+	set, err := operand.RenderPacked(inputs.Inputs)
 	if err != nil {
-		return status.Outcome{Reason: reason.RenderFailed, Err: err}
+		return status.Outcome{Reason: renderReason(err), Err: err}
 	}
 	if matches {
 		stored, err := revision.Encode(asInstalled(set, *desired))
@@ -52,6 +53,14 @@ func asInstalled(set operand.Set, version v1alpha1.Version) operand.Set {
 		set.Operands[i].InstalledAs = version.Components[i].InstalledAs
 	}
 	return set
+}
+
+// renderReason returns the reason of an error of rendering. An administrator can correct a setting, and must wait for another image.
+func renderReason(err error) reason.Reason {
+	if errors.As(err, new(*operand.SettingError)) {
+		return reason.SettingsInvalid
+	}
+	return reason.RenderFailed
 }
 
 // maintain updates the records of a desired version that matches the inputs.

@@ -14,15 +14,13 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // inputs determine the version that should be installed.
 type inputs struct {
-	// bundles are the bundles of the cluster's providers, in install order.
-	bundles []extractor.Bundle
-	// variables are the values of variables in the manifests.
-	variables map[string]string
+	operand.Inputs
 	// platforms are the platforms of the release's other images, for later
 	// reconciles that cannot read those images.
 	platforms operand.ImagePlatforms
@@ -60,7 +58,10 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
-	return inputs{bundles, variables, operand.OtherPlatforms(platforms, results)}, status.Outcome{Reason: reason.AsExpected}
+	return inputs{
+		operand.Inputs{Bundles: bundles, Variables: variables, Settings: setting.Of(cluster.Spec)},
+		operand.OtherPlatforms(platforms, results),
+	}, status.Outcome{Reason: reason.AsExpected}
 }
 
 // readPlatforms returns the platforms of the cluster. The outcome is AsExpected, or the reason why nothing is installed on them.

@@ -48,7 +48,7 @@ func TestVariables_ShippedBundlesAsPredecessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			values := maps.Clone(values)
 			values["NUTANIX_ENDPOINT"] = "" // has no value in any cluster
-			set, err := operand.Render([]extractor.Bundle{bundle}, values)
+			set, err := operand.Render(operand.Inputs{Bundles: []extractor.Bundle{bundle}, Variables: values})
 			if err != nil {
 				t.Fatal(err)
 			}

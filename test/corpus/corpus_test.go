@@ -257,7 +257,7 @@ func plan(t *testing.T, core, b extractor.Bundle) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := operand.Render(selected, valuesOf(t, b))
+	set, err := operand.Render(operand.Inputs{Bundles: selected, Variables: valuesOf(t, b)})
 	if err != nil {
 		t.Fatal(err)
 	}

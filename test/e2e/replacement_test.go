@@ -36,7 +36,7 @@ func (h *harness) installAsPredecessor(providers ...fixture.Synthetic) {
 		bundle.Origin = extractor.Origin{Name: provider.Name, Image: images[provider.Name]}
 		bundles = append(bundles, bundle)
 	}
-	set, err := operand.Render(bundles, nil)
+	set, err := operand.Render(operand.Inputs{Bundles: bundles, Variables: nil})
 	h.must(err)
 	phases, err := revision.Phases("old", 1, set, nil)
 	h.must(err)

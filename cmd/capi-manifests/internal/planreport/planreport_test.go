@@ -37,7 +37,7 @@ func plannedRelease(t *testing.T) Report {
 			Manifests: []byte(strings.NewReplacer("NAME", name, "SPEC", spec).Replace(plannedPods)),
 		})
 	}
-	set, err := operand.Render(bundles, nil)
+	set, err := operand.Render(operand.Inputs{Bundles: bundles, Variables: nil})
 	if err != nil {
 		t.Fatal(err)
 	}

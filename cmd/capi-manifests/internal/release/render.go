@@ -31,7 +31,7 @@ func ClusterVariables() map[string]string {
 func Render(bundles []extractor.Bundle, variables map[string]string) (operand.Set, error) {
 	values := ClusterVariables()
 	maps.Copy(values, variables)
-	return operand.Render(bundles, values)
+	return operand.Render(operand.Inputs{Bundles: bundles, Variables: values})
 }
 
 // Render returns the components of a cluster with the platforms, and the bundles of all images of the release.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Apply changes the objects of a component, and returns the names of the settings that it has applied, such as
+// "featureGates[ClusterTopology]". The settings do not conflict: an error reports each field that two of them set. CRDs
+// may be packed (internal/crdpack).
+func (c Component) Apply(objects []*unstructured.Unstructured) (names []string, errs field.ErrorList) {
+	a := &application{objects: objects, setBy: map[string]string{}}
+	a.place(c.placement)
+	if c.Own == nil {
+		return a.names, nil
+	}
+	for _, setting := range c.Own.Variables { // Values has applied them
+		a.names = append(a.names, c.path.Child("variables").Key(setting.Name).String())
+	}
+	a.switchFeatures(c.path.Child("featureGates"), c.Own.FeatureGates)
+	a.deploy(c.path.Child("deployment"), c.Own.Deployment)
+	for i, patch := range c.Own.Patches {
+		a.patch(c.path.Child("patches").Index(i), patch)
+	}
+	for _, name := range a.names {
+		names = append(names, strings.TrimPrefix(name, c.path.String()+"."))
+	}
+	return names, a.errs
+}
+
+// application is a call of Apply.
+type application struct {
+	objects []*unstructured.Unstructured
+	names   []string
+	errs    field.ErrorList
+	setBy   map[string]string // the setting of each changed field of an object
+}
+
+// change calls do for an object, and records the fields that it changes for a setting. name is a part of the setting, or the
+// setting itself.
+func (a *application) change(setting, name *field.Path, obj *unstructured.Unstructured, do func(*unstructured.Unstructured) error) {
+	before := obj.DeepCopy()
+	if err := do(obj); err != nil {
+		a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("%s: %v", object.Describe(before), err)))
+		return
+	}
+	for _, changed := range changedFields(before.Object, obj.Object, "") {
+		key := object.Describe(before) + " " + changed
+		if by, found := a.setBy[key]; found && by != setting.String() {
+			a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("%s also sets %s of %s", by, changed, object.Describe(before))))
+		}
+		a.setBy[key] = setting.String()
+	}
+	if !slices.Contains(a.names, name.String()) {
+		a.names = append(a.names, name.String())
+	}
+}
+
+// changedFields returns the paths of the values that differ. Lists of different length differ as a whole.
+func changedFields(before, after any, path string) (changed []string) {
+	switch old := before.(type) {
+	case map[string]any:
+		if changedTo, same := after.(map[string]any); same {
+			for key := range union(old, changedTo) {
+				changed = append(changed, changedFields(old[key], changedTo[key], strings.TrimPrefix(path+"."+key, "."))...)
+			}
+			slices.Sort(changed)
+			return changed
+		}
+	case []any:
+		if changedTo, same := after.([]any); same && len(old) == len(changedTo) {
+			for i := range old {
+				changed = append(changed, changedFields(old[i], changedTo[i], fmt.Sprintf("%s[%d]", path, i))...)
+			}
+			return changed
+		}
+	}
+	if !object.Equal(before, after) {
+		changed = append(changed, path)
+	}
+	return changed
+}
+
+// union returns the keys of two maps.
+func union(a, b map[string]any) map[string]bool {
+	keys := map[string]bool{}
+	for key := range a {
+		keys[key] = true
+	}
+	for key := range b {
+		keys[key] = true
+	}
+	return keys
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package setting applies the settings of an administrator to components: variables, feature gates, Deployments and patches.
+// It is pure: settings and rendered objects in, changed objects out.
+//
+// Each error names its field in the spec of the ClusterAPI object. A setting never has no effect: one that names an unknown
+// component, variable, feature gate or object is an error, and so are two settings of one field.
+package setting
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/variable"
+)
+
+// Settings are the settings of a cluster. The zero value has none.
+type Settings struct {
+	// Placement applies to the Deployments of all components; nil if there is none.
+	Placement *v1alpha1.Placement
+	// Components are the settings of single components.
+	Components []v1alpha1.ComponentSettings
+}
+
+// Of returns the settings in a spec.
+func Of(spec v1alpha1.ClusterAPISpec) Settings {
+	return Settings{Placement: spec.Placement, Components: spec.Components}
+}
+
+var componentsPath = field.NewPath("spec", "components")
+
+// Check returns an error for each component with settings that is not among the given ones.
+func (s Settings) Check(components []string) (errs field.ErrorList) {
+	names := slices.Compact(slices.Sorted(slices.Values(components)))
+	for i, settings := range s.Components {
+		if !slices.Contains(names, settings.Name) {
+			errs = append(errs, field.NotSupported(componentsPath.Index(i).Child("name"), settings.Name, names))
+		}
+	}
+	return errs
+}
+
+// For returns the settings of a component.
+func (s Settings) For(component string) Component {
+	at := slices.IndexFunc(s.Components, func(c v1alpha1.ComponentSettings) bool { return c.Name == component })
+	if at < 0 {
+		return Component{placement: s.Placement}
+	}
+	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at)}
+}
+
+// Component are the settings of one component.
+type Component struct {
+	// Own are the component's own settings; nil if there are none.
+	Own       *v1alpha1.ComponentSettings
+	placement *v1alpha1.Placement
+	path      *field.Path
+}
+
+// Values returns the values of variables with those of the settings. text is the text that uses the variables; openShift is set for
+// manifests that are made for OpenShift, where some values are the cluster's own.
+func (c Component) Values(cluster map[string]string, text []byte, openShift bool) (map[string]string, field.ErrorList) {
+	if c.Own == nil || len(c.Own.Variables) == 0 {
+		return cluster, nil
+	}
+	used, values := variable.Names(text), maps.Clone(cluster)
+	if values == nil {
+		values = map[string]string{}
+	}
+	var errs field.ErrorList
+	for i, setting := range c.Own.Variables {
+		path := c.path.Child("variables").Index(i).Child("name")
+		switch {
+		case !used[setting.Name]:
+			errs = append(errs, field.NotSupported(path, setting.Name, slices.Sorted(maps.Keys(used))))
+		case openShift && variable.IsProvided(setting.Name):
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s has the value of the cluster's configuration in OpenShift", setting.Name)))
+		default:
+			values[setting.Name] = setting.Value
+		}
+	}
+	return values, errs
+}
