@@ -47,7 +47,7 @@ func TestSettings_RolledOutAndReverted(t *testing.T) {
 		containers := object.Containers(h.object("apps/v1/Deployment", namespace, "gated"))
 		replicas, _, _ := unstructured.NestedInt64(h.object("apps/v1/Deployment", namespace, "capa").Object, "spec", "replicas")
 		region, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "settings").Object, "data", "value")
-		if got := fmt.Sprint(containers[0]["args"], replicas, region); got != "[--feature-gates=MachinePool=true] 2 us" {
+		if got := fmt.Sprintf("%v, %d, %s", containers[0]["args"], replicas, region); got != "[--feature-gates=MachinePool=true], 2, us" {
 			return fmt.Errorf("installed: %s", got)
 		}
 		return nil
@@ -60,7 +60,7 @@ func TestSettings_RolledOutAndReverted(t *testing.T) {
 	h.setComponents()
 	h.settled("4.22.0-3")
 	after := h.installed()
-	if fmt.Sprint(len(after), h.names()) != fmt.Sprint(len(before), h.names()) {
+	if len(after) != len(before) {
 		t.Errorf("installed: %v", h.names())
 	}
 }

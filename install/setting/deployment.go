@@ -212,7 +212,11 @@ func (a *application) switchFeatures(path *field.Path, gates []v1alpha1.FeatureG
 		known, found := []string{}, false
 		for _, obj := range a.deployments() {
 			for _, container := range object.MapsAt(object.PodSpec(obj), "containers") {
-				names := featureGates(container)
+				var names []string
+				for _, has := range featureGates(container) {
+					name, _, _ := strings.Cut(has, "=")
+					names = append(names, name)
+				}
 				known = append(known, names...)
 				if !slices.Contains(names, gate.Name) {
 					continue
@@ -232,19 +236,18 @@ func (a *application) switchFeatures(path *field.Path, gates []v1alpha1.FeatureG
 
 const featureGatesFlag = "--feature-gates="
 
-// featureGates returns the names in the argument --feature-gates of a container.
-func featureGates(container map[string]any) (names []string) {
+// featureGates returns NAME=VALUE for each feature gate in the argument --feature-gates of a container.
+func featureGates(container map[string]any) (gates []string) {
 	arguments, _ := container["args"].([]any)
 	for _, argument := range arguments {
 		text, _ := argument.(string)
 		if list, found := strings.CutPrefix(text, featureGatesFlag); found {
 			for gate := range strings.SplitSeq(list, ",") {
-				name, _, _ := strings.Cut(gate, "=")
-				names = append(names, strings.TrimSpace(name))
+				gates = append(gates, strings.TrimSpace(gate))
 			}
 		}
 	}
-	return names
+	return gates
 }
 
 func setFeatureGate(container map[string]any, gate v1alpha1.FeatureGate) {

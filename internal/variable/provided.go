@@ -53,3 +53,13 @@ func Values(sources map[Source]map[string]string) map[string]string {
 	}
 	return values
 }
+
+// SourceOf returns the source of a variable that has a value in every cluster, and "" for any other variable.
+func SourceOf(name string) Source {
+	for _, p := range provided {
+		if p.Name == name {
+			return p.Source
+		}
+	}
+	return ""
+}

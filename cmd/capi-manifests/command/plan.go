@@ -71,6 +71,7 @@ const planExample = `  # Show components and phases on AWS
 // planFlags are the flags of plan.
 type planFlags struct {
 	imagesJSON, release, cacheDir   string
+	settings                        string
 	platform                        platformsFlag
 	allowTags, objects              bool
 	cluster                         string
@@ -119,6 +120,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
+	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.registerOverrides(cmd)
 	f.format.Register(cmd)
@@ -251,7 +253,11 @@ func (f *planFlags) registerOverrides(cmd *cobra.Command) {
 
 // renderRelease returns the components of the cluster, and the bundles of all images of the release.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
-	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir}
+	settings, err := readSettings(f.settings)
+	if err != nil {
+		return operand.Set{}, nil, err
+	}
+	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir, Settings: settings}
 	return from.Render(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), f.platform.platforms, variables)
 }
 

@@ -33,6 +33,7 @@ Cluster API providers. Such an image holds a bundle:
   inspect    image                ->  contents
   extract    image                ->  bundle
   plan       images.json          ->  components, phases and objects that a cluster would install
+  settings   bundles              ->  variables, feature gates and Deployments that can be set in a cluster
   tree       images.json or image ->  the same, down to each object
   diff       two of these         ->  changes, and who is affected
   rbac       bundles              ->  the least role that can install them
@@ -105,7 +106,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
 	return root
 }
 

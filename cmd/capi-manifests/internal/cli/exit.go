@@ -73,7 +73,7 @@ func ExitCode(err error) int {
 		return ExitInvalid
 	case WantsHelp(err), isA[*transform.OptionsError](err):
 		return ExitUsage
-	case isA[*source.InvalidError](err), isA[*lazyimage.InvalidError](err), errors.Is(err, extractor.ErrInvalid), isA[*operand.RenderError](err),
+	case isA[*source.InvalidError](err), isA[*lazyimage.InvalidError](err), errors.Is(err, extractor.ErrInvalid), isA[*operand.RenderError](err), isA[*operand.SettingError](err),
 		isA[*imagesjson.SyntaxError](err), isA[*imagesjson.EntryError](err):
 		return ExitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):

@@ -73,7 +73,7 @@ func render(platforms operand.Platforms, results []extractor.Result, variables m
 		if err != nil {
 			return nil, err
 		}
-		set, err := release.Render(bundles, variables)
+		set, err := release.Render(operand.Inputs{Bundles: bundles, Variables: variables})
 		return set.Operands, err
 	}
 	var operands []operand.Operand
@@ -83,7 +83,7 @@ func render(platforms operand.Platforms, results []extractor.Result, variables m
 			errs = append(errs, &operand.ImageError{Name: result.Image.Name, Reference: result.Image.Reference, Err: result.Err})
 		}
 		for _, bundle := range result.Bundles {
-			set, err := release.Render([]extractor.Bundle{bundle}, variables)
+			set, err := release.Render(operand.Inputs{Bundles: []extractor.Bundle{bundle}, Variables: variables})
 			operands, errs = append(operands, set.Operands...), append(errs, err)
 		}
 	}

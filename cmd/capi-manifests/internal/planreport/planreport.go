@@ -61,6 +61,8 @@ type Component struct {
 	Objects int    `json:"objects"`
 	// Rejections are the reasons why the strict namespace rejects pods of the component; empty if it admits all.
 	Rejections []contract.Rejection `json:"strictNamespaceRejections"`
+	// Settings names the settings that are rendered into the objects.
+	Settings []string `json:"settings,omitempty"`
 }
 
 // Phase is a phase with the number of its objects.
@@ -91,7 +93,7 @@ func New(release string, platforms operand.Platforms, set operand.Set, phases []
 			return Report{}, err
 		}
 		p.Components = append(p.Components, Component{
-			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects), rejections,
+			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects), rejections, o.Settings,
 		})
 	}
 	for _, phase := range phases {
@@ -144,6 +146,11 @@ func (p Report) Table(w *bytes.Buffer) {
 		total += c.Objects
 		return []string{c.Name, c.Type, term.OrNone(c.Version), strconv.Itoa(c.Objects), short(c.ContentID), c.Key, c.Image}
 	}))
+	for _, c := range p.Components {
+		if len(c.Settings) > 0 {
+			fmt.Fprintf(w, "Settings of %s: %s\n", c.Name, strings.Join(c.Settings, ", "))
+		}
+	}
 	term.Columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, term.Rows(p.Phases, func(phase Phase) []string {
 		return []string{phase.Name, strconv.Itoa(phase.Objects), kinds(phase.Kinds)}
 	}))

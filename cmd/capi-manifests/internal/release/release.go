@@ -21,6 +21,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/setting"
 )
 
 // concurrentPulls is the maximum number of images that are pulled at the same time; large layers are pulled one after the other.
@@ -37,6 +38,8 @@ type Source struct {
 	Overrides []string
 	// CacheDir is the cache directory for bundles; empty means no cache.
 	CacheDir string
+	// Settings are those in the spec of ClusterAPI.
+	Settings setting.Settings
 }
 
 // Read pulls the bundles of all images. It writes notes and the progress to stderr.

@@ -27,11 +27,12 @@ func ClusterVariables() map[string]string {
 	return variable.Values(map[variable.Source]map[string]string{variable.TLSProfile: tlsprofile.Of(nil).Variables()})
 }
 
-// Render renders bundles with ClusterVariables. The given variables take precedence.
-func Render(bundles []extractor.Bundle, variables map[string]string) (operand.Set, error) {
+// Render renders bundles with ClusterVariables. The variables of the inputs take precedence.
+func Render(inputs operand.Inputs) (operand.Set, error) {
 	values := ClusterVariables()
-	maps.Copy(values, variables)
-	return operand.Render(operand.Inputs{Bundles: bundles, Variables: values})
+	maps.Copy(values, inputs.Variables)
+	inputs.Variables = values
+	return operand.Render(inputs)
 }
 
 // Render returns the components of a cluster with the platforms, and the bundles of all images of the release.
@@ -44,7 +45,7 @@ func (s Source) Render(ctx context.Context, stdin io.Reader, stderr io.Writer, p
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
-	set, err := Render(bundles, variables)
+	set, err := Render(operand.Inputs{Bundles: bundles, Variables: variables, Settings: s.Settings})
 	return set, results, err
 }
 
@@ -76,7 +77,7 @@ func RenderSource(ctx context.Context, stderr io.Writer, src string, variables m
 	all := operand.Set{Variables: map[string]string{}}
 	var errs []error
 	for _, bundle := range bundles {
-		set, err := Render([]extractor.Bundle{inImage(bundle, src)}, variables)
+		set, err := Render(operand.Inputs{Bundles: []extractor.Bundle{InImage(bundle, src)}, Variables: variables})
 		errs = append(errs, err)
 		for _, component := range set.Operands {
 			if bundle.Profile != "" && len(bundles) > 1 {
@@ -89,9 +90,9 @@ func RenderSource(ctx context.Context, stderr io.Writer, src string, variables m
 	return all, src, errors.Join(errs...)
 }
 
-// inImage sets an image by digest in a bundle without an origin, because rendering
+// InImage sets an image by digest in a bundle without an origin, because rendering
 // requires one.
-func inImage(bundle extractor.Bundle, src string) extractor.Bundle {
+func InImage(bundle extractor.Bundle, src string) extractor.Bundle {
 	if bundle.Origin.Image == "" && len(bundle.Origin.ConfigMaps) == 0 {
 		bundle.Origin.Name = src
 		bundle.Origin.Image = "localhost/" + bundle.Metadata.ProviderName + "@" + digest.FromString(src).String()

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/setting"
+	"github.com/capi-installer/capi-installer/internal/variable"
+)
+
+// Settable is what spec.components of the ClusterAPI object can set for a component.
+type Settable struct {
+	Component    string             `json:"component"`
+	Variables    []SettableVariable `json:"variables"`
+	FeatureGates []setting.Gate     `json:"featureGates"`
+	// Deployments are the names of the component's Deployments.
+	Deployments []string `json:"deployments"`
+}
+
+// SettableVariable is a variable of a component's manifests.
+type SettableVariable struct {
+	variable.Variable
+	// Lines are the lines of the manifests with an expression of the variable, from 1.
+	Lines []int `json:"lines"`
+	// Source is set if the variable has a value in every cluster. In OpenShift it cannot be set.
+	Source variable.Source `json:"source,omitempty"`
+}
+
+// NewSettable returns what can be set for a component that was rendered from a bundle.
+func NewSettable(bundle extractor.Bundle, component operand.Operand) Settable {
+	out := Settable{
+		Component: component.Name, Variables: []SettableVariable{},
+		FeatureGates: setting.Gates(component.Objects), Deployments: setting.Deployments(component.Objects),
+	}
+	lines := linesOfVariables(bundle.Manifests)
+	for _, found := range variable.Variables(bundle.Manifests) {
+		out.Variables = append(out.Variables, SettableVariable{found, lines[found.Name], variable.SourceOf(found.Name)})
+	}
+	return out
+}
+
+// linesOfVariables returns the lines with an expression of each variable.
+func linesOfVariables(text []byte) map[string][]int {
+	lines := map[string][]int{}
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		for name := range variable.Names(line) {
+			lines[name] = append(lines[name], number)
+		}
+	}
+	return lines
+}
+
+// SettingsTable writes a table for each component.
+func SettingsTable(w *bytes.Buffer, all []Settable) {
+	for i, component := range all {
+		if i > 0 {
+			w.WriteString("\n")
+		}
+		w.WriteString(term.Printable(component.Component) + "\n")
+		var rows [][]string
+		for _, v := range component.Variables {
+			rows = append(rows, []string{"variable", term.Printable(v.Name), v.value(), "line " + strings.Trim(fmt.Sprint(v.Lines), "[]")})
+		}
+		for _, gate := range component.FeatureGates {
+			rows = append(rows, []string{"feature gate", term.Printable(gate.Name), term.Printable(gate.Default), "Deployment " + term.Printable(gate.Deployment)})
+		}
+		for _, name := range component.Deployments {
+			rows = append(rows, []string{"deployment", term.Printable(name), "", ""})
+		}
+		term.Columns(w, []string{"SETTING", "NAME", "DEFAULT", "USE"}, rows)
+	}
+}
+
+// value returns the value of the variable without a setting.
+func (v SettableVariable) value() string {
+	switch {
+	case v.Source != "":
+		return string(v.Source)
+	case v.Default == nil:
+		return "(required)"
+	default:
+		return term.Printable(*v.Default)
+	}
+}
