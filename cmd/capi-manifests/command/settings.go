@@ -58,7 +58,7 @@ func newSettings() *cobra.Command {
 	return cmd
 }
 
-// settable returns what can be set for the providers of sources.
+// settable returns the settings that the providers of sources can have.
 func settable(cmd *cobra.Command, sources []string) ([]report.Settable, error) {
 	all := []report.Settable{}
 	var errs []error

@@ -14,7 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// Settable is what spec.components of the ClusterAPI object can set for a component.
+// Settable lists the settings of a component that spec.components of the ClusterAPI object can have.
 type Settable struct {
 	Component    string             `json:"component"`
 	Variables    []SettableVariable `json:"variables"`
@@ -32,7 +32,7 @@ type SettableVariable struct {
 	Source variable.Source `json:"source,omitempty"`
 }
 
-// NewSettable returns what can be set for a component that was rendered from a bundle.
+// NewSettable returns the list for a component that was rendered from a bundle.
 func NewSettable(bundle extractor.Bundle, component operand.Operand) Settable {
 	out := Settable{
 		Component: component.Name, Variables: []SettableVariable{},
