@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 )
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
@@ -29,9 +30,19 @@ func stopSignals() []os.Signal {
 
 func main() {
 	collectRarely()
-	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
-	context.AfterFunc(ctx, stop) // a second signal has its default effect and ends the program
-	code := command.Run(ctx, version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(command.Run(untilSignal(), version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// untilSignal returns a context that ends at the first signal, with it as the cause. A second signal has its default effect and
+// ends the program.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, stopSignals()...)
+	go func() {
+		first := <-received
+		signal.Stop(received)
+		cancel(&cli.SignalError{Signal: first})
+	}()
+	return ctx
 }

@@ -246,7 +246,8 @@ func (p *runningProgram) wait(t *testing.T) int {
 func (p *runningProgram) wantStopped(t *testing.T, signal string) {
 	t.Helper()
 	code := p.wait(t)
-	if want := "capi-manifests: stopped: " + signal + " signal received\n"; code != cli.ExitIO || !strings.HasSuffix(p.stderr.String(), want) || p.stdout.Len() > 0 {
-		t.Errorf("exit code %d, stdout %q, stderr %q; want exit code %d and %q", code, &p.stdout, &p.stderr, cli.ExitIO, want)
+	exits := map[string]int{"interrupt": 130, "terminated": 143, "hangup": 129}
+	if want := "capi-manifests: stopped: " + signal + " signal received\n"; code != exits[signal] || !strings.HasSuffix(p.stderr.String(), want) || p.stdout.Len() > 0 {
+		t.Errorf("exit code %d, stdout %q, stderr %q; want exit code %d and %q", code, &p.stdout, &p.stderr, exits[signal], want)
 	}
 }

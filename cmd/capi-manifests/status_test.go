@@ -245,7 +245,7 @@ func storedVersion(t *testing.T, name, verbosity string) *corev1.ConfigMap {
 var clusterCommands = []string{"status", "history"}
 
 // changingCommands are the commands whose examples change a cluster or need its API: a script runs each of their examples.
-var changingCommands = []string{"trace", "rollback", "pause", "resume", "override", "set", "clear", "unmanage"}
+var changingCommands = []string{"check", "trace", "rollback", "pause", "resume", "override", "set", "clear", "unmanage"}
 
 // TestHelp_ExamplesOfChangingCommandsAreRun looks for the examples in the script of TestAdministrationScripts.
 func TestHelp_ExamplesOfChangingCommandsAreRun(t *testing.T) {

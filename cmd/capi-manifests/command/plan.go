@@ -38,9 +38,11 @@ TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster with
 It lists the permissions that the installer lacks to install and remove the objects, with the shipped
 roles; "capi-manifests rbac" writes them.
 
-With --against, each object is compared with a cluster: it would be created, changed,
-or adopted from cluster-capi-operator. Objects of that operator that would stay are
-listed too, and the permissions that the installer lacks with the roles of the cluster.
+With --against, the installation in a cluster is previewed with dry runs of the installer's writes. Installed objects that the
+release lacks come first: they would be removed, or, as CRDs with instances, retained. Each object of the release would be created,
+changed (with the fields, and whether pods restart), kept, adopted from cluster-capi-operator, or rejected. Objects of that
+operator that would stay are listed too, and the permissions that the installer lacks with the roles of the cluster. The exit code is 1
+if the installation would stop at a rejected object or at one of another owner. Without the permission patch, fields are compared instead.
 
 With --signature-policy the verdict of the policy on each image is shown, and an image that it does not accept is an error: such a
 cluster does not install it. Without the flag the verdicts of this machine's policy are shown only.
@@ -193,7 +195,10 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	if err != nil {
 		return err
 	}
-	return f.format.Write(cmd.OutOrStdout(), p, p.Table)
+	if err := f.format.Write(cmd.OutOrStdout(), p, p.Table); err != nil {
+		return err
+	}
+	return p.Blocked()
 }
 
 // missingInShippedRoles returns the rules for the phases that the shipped roles lack. Those for certificates are shipped with
@@ -217,7 +222,7 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []r
 		return err
 	}
 	defer stop()
-	if p.Cluster, err = planreport.Actions(cmd.Context(), cluster, phases); err != nil {
+	if p.Cluster, err = planreport.Actions(cmd.Context(), cluster, phases, f.unmanaged); err != nil {
 		return err
 	}
 	roles, err := planreport.RolesIn(cmd.Context(), cluster)

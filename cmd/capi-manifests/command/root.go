@@ -6,6 +6,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +38,7 @@ Cluster API providers. Such an image holds a bundle:
   tree       images.json or image ->  the same, down to each object
   diff       two of these         ->  changes, and who is affected
   rbac       bundles              ->  the least role that can install them
+  check      cluster              ->  whether the installer can be installed, and works
   status     cluster              ->  installed version, progress of the rollout, next steps
   history    cluster              ->  versions that were installed and their differences
   trace      installed object     ->  its component, image and file
@@ -56,7 +58,7 @@ Data is written to stdout, everything else to stderr. Exit codes:
   4  invalid bundle, image or images.json; a retry does not help
 
 SIGINT, SIGTERM and, unless it is ignored, SIGHUP stop a command: it removes unfinished files,
-and the exit code is 3. A second signal ends the program immediately.`
+and the exit code is 128 and the number of the signal: 130 after Ctrl-C. A second signal ends the program immediately.`
 
 const rootExample = `  # From a provider's repository to an image
   capi-manifests generate config/default --provider-name cluster-api-provider-aws \
@@ -79,8 +81,9 @@ func Run(ctx context.Context, version string, args []string, stdin io.Reader, st
 		return cli.ExitGood
 	}
 	code := cli.ExitCode(err)
-	if code == cli.ExitIO && ctx.Err() != nil { // the errors of interrupted operations carry no information
-		err = fmt.Errorf("stopped: %w", context.Cause(ctx))
+	if stopped := context.Cause(ctx); stopped != nil && (code == cli.ExitIO || errors.Is(err, stopped)) { // the errors of interrupted operations carry no information
+		err = fmt.Errorf("stopped: %w", stopped)
+		code = cli.ExitCode(err)
 	}
 	cli.Report(stderr, err)
 	if cli.WantsHelp(err) {
@@ -106,7 +109,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
 	return root
 }
 

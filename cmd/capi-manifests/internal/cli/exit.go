@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"syscall"
 
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/precheck"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -33,6 +37,14 @@ const (
 	ExitIO       = 3
 	ExitInvalid  = 4
 )
+
+// exitSignal is added to the number of the signal that stopped the program, as shells do: Ctrl-C has the exit code 130.
+const exitSignal = 128
+
+// SignalError reports that a signal stopped the program.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return e.Signal.String() + " signal received" }
 
 // NotFoundError reports that the searched object does not exist.
 type NotFoundError struct{ Err error }
@@ -68,6 +80,11 @@ func ExitCode(err error) int {
 	if state, is := errors.AsType[*rollout.StateError](err); is {
 		return exitCodes[state.State]
 	}
+	if stopped, is := errors.AsType[*SignalError](err); is {
+		if number, is := stopped.Signal.(syscall.Signal); is {
+			return exitSignal + int(number)
+		}
+	}
 	switch {
 	case isA[*statusUsageError](err), isPermanent(err):
 		return ExitInvalid
@@ -78,7 +95,7 @@ func ExitCode(err error) int {
 		return ExitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):
 		return ExitIO
-	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findings.Error](err), isA[*diffreport.DifferencesError](err), isA[*verdict.RejectedError](err), isA[*NotFoundError](err):
+	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findings.Error](err), isA[*diffreport.DifferencesError](err), isA[*verdict.RejectedError](err), isA[*NotFoundError](err), isA[*planreport.BlockedError](err), isA[*precheck.FailedError](err):
 		return ExitFindings
 	}
 	return ExitIO

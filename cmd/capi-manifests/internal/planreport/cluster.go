@@ -4,40 +4,164 @@ package planreport
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// The actions that only plan has, beside those of package predecessor.
+const (
+	// Remove means that an installed object is not in the release, and would be deleted.
+	Remove predecessor.Action = "remove"
+	// Retain means that an installed CRD is not in the release, and would stay because of its instances.
+	Retain predecessor.Action = "retain"
+	// Reject means that the API server rejects the object; the installation stops there.
+	Reject predecessor.Action = "reject"
 )
 
 // Action is the effect of the installation on an object in a cluster.
 type Action struct {
 	Action predecessor.Action `json:"action"`
 	Object string             `json:"object"`
+	// Fields are the paths of the fields that change.
+	Fields []string `json:"fields,omitempty"`
+	// Restarts is true if the pods of the object restart, because their template changes.
+	Restarts bool `json:"restartsPods,omitempty"`
+	// Message explains a rejection, a retained CRD, or a missing check.
+	Message string `json:"message,omitempty"`
 }
 
-// Actions compares phases with a cluster. It returns the objects that would be
-// created, adopted or changed, those of other owners, and those of
+// Blocks reports whether the installation stops at the object.
+func (a Action) Blocks() bool { return a.Action == Reject || a.Action == predecessor.Collide }
+
+// BlockedError reports a release whose installation would stop.
+type BlockedError struct{ Objects int }
+
+func (e *BlockedError) Error() string {
+	return "the installation would stop: the cluster rejects, or others own, " + term.Plural(e.Objects, "object", "objects")
+}
+
+// Blocked returns a *BlockedError if the installation in the compared cluster would stop; otherwise nil.
+func (p Report) Blocked() error {
+	count := 0
+	for _, action := range p.Cluster {
+		if action.Blocks() {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return &BlockedError{count}
+}
+
+// Actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
+// removed or retained, the objects that would be created, adopted, changed or rejected, those of other owners, and those of
 // cluster-capi-operator that would stay. It writes nothing.
-func Actions(ctx context.Context, cluster *apiserver.Cluster, phases []revision.Phase) ([]Action, error) {
-	actions := []Action{}
+func Actions(ctx context.Context, cluster *apiserver.Cluster, phases []revision.Phase, unmanaged []string) ([]Action, error) {
 	var desired []*unstructured.Unstructured
 	for _, phase := range phases {
-		for _, o := range phase.Objects {
-			actual, err := cluster.Read(ctx, o)
-			if err != nil {
-				return nil, err
-			}
-			desired = append(desired, o)
-			actions = append(actions, Action{predecessor.ActionFor(o, actual), object.Describe(o)})
+		desired = append(desired, phase.Objects...)
+	}
+	removed, err := removals(ctx, cluster, desired, unmanaged)
+	if err != nil {
+		return nil, err
+	}
+	actions := append([]Action{}, removed...)
+	for _, o := range desired {
+		action, err := preview(ctx, cluster, o)
+		if err != nil {
+			return nil, err
 		}
+		actions = append(actions, action)
 	}
 	left, err := leftBehind(ctx, cluster, desired)
 	return append(actions, left...), err
+}
+
+// preview returns the action on an object of the release. Without a dry run, because this user lacks the permission, its fields are compared.
+func preview(ctx context.Context, cluster *apiserver.Cluster, desired *unstructured.Unstructured) (Action, error) {
+	actual, err := cluster.Read(ctx, desired)
+	if err != nil {
+		return Action{}, err
+	}
+	action := Action{Action: predecessor.ActionFor(desired, actual), Object: object.Describe(desired)}
+	if action.Action == predecessor.Collide {
+		return action, nil
+	}
+	result, answer, err := cluster.Preview(ctx, desired, v1alpha1.FieldOwner)
+	switch {
+	case err != nil:
+		return Action{}, err
+	case answer.Verdict == contract.Rejected:
+		action.Action, action.Message = Reject, causes(answer)
+	case result == nil && actual != nil: // a new object may be of a kind, or in a namespace, that the release creates
+		action.Message = "not checked by a dry run: " + causes(answer)
+	case result != nil && actual != nil:
+		action.Fields = changedFields(actual, result)
+		action.Restarts = slices.ContainsFunc(action.Fields, inPodTemplate(desired))
+		action.Action = precise(action.Action, len(action.Fields) > 0)
+	}
+	return action, nil
+}
+
+// precise corrects an action after a dry run: the API server knows defaults and the owners of fields.
+func precise(action predecessor.Action, changed bool) predecessor.Action {
+	switch action {
+	case predecessor.Keep, predecessor.Change:
+		if changed {
+			return predecessor.Change
+		}
+		return predecessor.Keep
+	case predecessor.Adopt, predecessor.AdoptAndChange:
+		if changed {
+			return predecessor.AdoptAndChange
+		}
+		return predecessor.Adopt
+	}
+	return action
+}
+
+// inPodTemplate returns a function that reports whether a field is in the pod template of an object.
+func inPodTemplate(o *unstructured.Unstructured) func(string) bool {
+	_, hasPods := object.PodSpecPath(object.GroupKind(o))
+	return func(field string) bool { return hasPods && strings.HasPrefix(field, "spec.template") }
+}
+
+// causes formats the causes of an answer.
+func causes(answer contract.Answer) string {
+	var texts []string
+	for _, cause := range answer.Causes {
+		texts = append(texts, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// details describes the action in the table.
+func (a Action) details() string {
+	const shown = 4
+	text := strings.Join(a.Fields[:min(shown, len(a.Fields))], ", ")
+	if more := len(a.Fields) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if a.Restarts {
+		text += " (pods restart)"
+	}
+	if a.Message != "" {
+		text = strings.TrimPrefix(text+"; "+a.Message, "; ")
+	}
+	return text
 }
 
 // leftBehind returns the objects of cluster-capi-operator that have the kind of a
@@ -60,7 +184,7 @@ func leftBehind(ctx context.Context, cluster *apiserver.Cluster, desired []*unst
 		}
 		for i := range found {
 			if name := object.Describe(&found[i]); predecessor.Owns(&found[i]) && !wanted[name] {
-				left = append(left, Action{predecessor.Leave, name})
+				left = append(left, Action{Action: predecessor.Leave, Object: name})
 			}
 		}
 	}

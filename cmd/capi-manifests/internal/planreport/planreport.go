@@ -163,7 +163,9 @@ func (p Report) Table(w *bytes.Buffer) {
 	}))
 	term.Columns(w, []string{"MISSING PERMISSION OF THE INSTALLER"}, term.Rows(p.MissingPermissions, func(rule rbac.Rule) []string { return []string{rule.String()} }))
 	if p.Cluster != nil {
-		term.Columns(w, []string{"ACTION", "OBJECT"}, term.Rows(p.Cluster, func(a Action) []string { return []string{string(a.Action), a.Object} }))
+		term.Columns(w, []string{"ACTION", "OBJECT", "DETAILS"}, term.Rows(p.Cluster, func(a Action) []string {
+			return []string{string(a.Action), a.Object, a.details()}
+		}))
 	}
 	fmt.Fprintf(w, "\nRelease %s on %s: %d components, %d objects, content ID %s\n", p.ReleaseVersion, p.Platform, len(p.Components), total, p.ContentID)
 	if len(p.MissingPermissions) > 0 {

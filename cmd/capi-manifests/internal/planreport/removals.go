@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package planreport
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// removals returns the objects of the stored versions that are installed and that the release lacks: they would be removed, or, if they are CRDs
+// with instances, retained. unmanaged CRDs stay.
+func removals(ctx context.Context, cluster *apiserver.Cluster, desired []*unstructured.Unstructured, unmanaged []string) ([]Action, error) {
+	stored, err := storedObjects(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	handled := map[string]bool{}
+	for _, o := range desired {
+		handled[object.Describe(o)] = true
+	}
+	for _, name := range unmanaged {
+		handled[object.CustomResourceDefinition.Kind+" "+name] = true
+	}
+	var found []Action
+	for _, o := range stored {
+		name := object.Describe(o)
+		if handled[name] {
+			continue
+		}
+		handled[name] = true
+		actual, err := cluster.Read(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if actual == nil || actual.GetLabels()[predecessor.ManagedByLabel] != v1alpha1.Prefix {
+			continue
+		}
+		action := Action{Action: Remove, Object: name}
+		if object.IsCRD(actual) {
+			if action, err = removalOfCRD(ctx, cluster, actual); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, action)
+	}
+	return found, nil
+}
+
+// removalOfCRD returns the action on a CRD that the release lacks.
+func removalOfCRD(ctx context.Context, cluster *apiserver.Cluster, crd *unstructured.Unstructured) (Action, error) {
+	action := Action{Action: Remove, Object: object.Describe(crd)}
+	group, kind := object.TextAt(crd.Object, "spec", "group"), object.TextAt(crd.Object, "spec", "names", "kind")
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		if version["served"] != true {
+			continue
+		}
+		instances, err := cluster.List(ctx, schema.GroupVersionKind{Group: group, Version: object.TextAt(version, "name"), Kind: kind}, "")
+		if err != nil {
+			return action, err
+		}
+		if len(instances) > 0 {
+			action.Action, action.Message = Retain, "it has "+term.Plural(len(instances), "instance", "instances")
+		}
+		break
+	}
+	return action, nil
+}
+
+// storedObjects returns the objects of all stored versions of the cluster.
+func storedObjects(ctx context.Context, cluster *apiserver.Cluster) (objects []*unstructured.Unstructured, err error) {
+	var configMaps []corev1.ConfigMap
+	for _, label := range []string{v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel} {
+		listed, err := cluster.List(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), label)
+		if err != nil {
+			return nil, err
+		}
+		for i := range listed {
+			var configMap corev1.ConfigMap
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(listed[i].Object, &configMap); err != nil {
+				return nil, fmt.Errorf("decoding ConfigMap %s: %w", listed[i].GetName(), err)
+			}
+			configMaps = append(configMaps, configMap)
+		}
+	}
+	for _, configMap := range configMaps {
+		if configMap.Labels[v1alpha1.RevisionLabel] != configMap.Name || strings.TrimSpace(configMap.Name) == "" {
+			continue
+		}
+		stored, err := revision.FromConfigMaps(configMap.Name, configMaps)
+		if err != nil {
+			return nil, err
+		}
+		set, err := stored.Decode()
+		if err != nil {
+			return nil, err
+		}
+		for _, component := range set.Operands {
+			objects = append(objects, component.Objects...)
+		}
+	}
+	return objects, nil
+}

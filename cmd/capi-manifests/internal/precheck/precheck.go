@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package precheck tests whether the installer can be installed in a cluster.
+package precheck
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Verdict is the result of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	OK      Verdict = "ok"
+	Failed  Verdict = "failed"
+	Unknown Verdict = "unknown"
+)
+
+// Check is a check with its result.
+type Check struct {
+	Name    string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Details string  `json:"details,omitempty"`
+}
+
+// FailedError reports failed checks.
+type FailedError struct{ Checks int }
+
+func (e *FailedError) Error() string {
+	return term.Plural(e.Checks, "check has failed", "checks have failed")
+}
+
+// minimum is the oldest version of Kubernetes that the installer supports: ValidatingAdmissionPolicies are generally available.
+var minimum = version.MustParseGeneric("1.30.0")
+
+// required are the kinds that the installer needs beyond those of each cluster.
+var required = []schema.GroupVersionKind{
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
+	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+}
+
+// Run runs all checks with the objects that install the installer. It writes nothing: objects are sent as dry runs.
+func Run(ctx context.Context, cluster *apiserver.Cluster, objects []*unstructured.Unstructured) ([]Check, error) {
+	found, err := cluster.Version()
+	if err != nil {
+		return nil, err
+	}
+	checks := []Check{{Name: "version of Kubernetes", Verdict: OK, Details: found.String()}}
+	if found.LessThan(minimum) {
+		checks[0].Verdict, checks[0].Details = Failed, fmt.Sprintf("%s; want %s or later", found, minimum)
+	}
+	for _, kind := range required {
+		check := Check{Name: "API " + kind.GroupVersion().String() + " " + kind.Kind, Verdict: OK}
+		if !cluster.Serves(kind) {
+			check.Verdict, check.Details = Failed, "the API server does not serve it"
+		}
+		checks = append(checks, check)
+	}
+	for _, o := range objects {
+		answer, err := cluster.DryRun(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, checkOf(o, answer))
+	}
+	return checks, nil
+}
+
+// checkOf returns the check of an object. An object whose namespace or kind another one creates cannot be checked yet.
+func checkOf(o *unstructured.Unstructured, answer contract.Answer) Check {
+	check := Check{Name: object.Describe(o), Verdict: OK}
+	var causes []string
+	for _, cause := range answer.Causes {
+		causes = append(causes, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
+	}
+	check.Details = strings.Join(causes, "; ")
+	switch answer.Verdict {
+	case contract.Rejected:
+		check.Verdict = Failed
+	case contract.Unknown:
+		check.Verdict = Unknown
+	}
+	return check
+}
+
+// Result returns a *FailedError if a check has failed; otherwise nil.
+func Result(checks []Check) error {
+	failed := 0
+	for _, check := range checks {
+		if check.Verdict == Failed {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return &FailedError{failed}
+}
+
+// Table writes the checks: those of objects that passed are one line.
+func Table(w *bytes.Buffer, checks []Check) {
+	passed, rows := 0, [][]string{}
+	for i, check := range checks {
+		if i > len(required) && check.Verdict == OK && check.Details == "" {
+			passed++
+			continue
+		}
+		rows = append(rows, []string{string(check.Verdict), check.Name, check.Details})
+	}
+	rows = append(rows, []string{string(OK), term.Plural(passed, "object passed a dry run", "objects passed dry runs"), ""})
+	term.Columns(w, []string{"VERDICT", "CHECK", "DETAILS"}, rows)
+}
