@@ -57,9 +57,10 @@ SOURCE is an image, an OCI layout, an archive, or a directory: a bundle, a kusto
 directory, or a clusterctl release or repository. A kustomize directory is checked as
 "generate" would render it, with the flags of "generate"; values of missing flags are derived
 from the objects, and findings name the line of the source file where it is known. Of a
-clusterctl release, as "generate --clusterctl-dir" writes it, the
-components, metadata.yaml and templates are checked. All findings are reported at once, with
-line and field. Findings of severity error lead to exit code 1. A bundle that the installer
+clusterctl release, as "generate --clusterctl-dir" writes it, the components, metadata.yaml and
+templates are checked: cluster templates and ClusterClasses with the defaults of their
+variables, and with any value of the others. All findings are reported at once,
+with line and field. Findings of severity error lead to exit code 1. A bundle that the installer
 cannot read (rules layout/... and some of metadata/...) leads to exit code 4 and is not checked
 further; such findings cannot be waived.
 
