@@ -69,8 +69,9 @@ func endsItsConversion(t *testing.T, remove, restore func(h *harness)) {
 		t.Fatalf("the conversion strategy of the installed CRD is %q", strategy)
 	}
 	h.stop()
-	h.start("4.22.0") // it searches for objects of unknown versions, and nothing answers the webhook
-	h.settled("4.22.0-2")
+	h.start("4.22.0")
+	h.reconcileTimes(2) // it searches for objects of unknown versions, and nothing answers the webhook
+	h.reports("InstallerDegraded", "AsExpected")
 	remove(h)
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		list := &unstructured.UnstructuredList{}
