@@ -164,6 +164,9 @@ func (f *packFlags) pack(ctx context.Context, stderr io.Writer, packer pack.Pack
 			return nil, err
 		}
 	}
+	if f.base == "" && bundle.Metadata.ImageName != "" {
+		fmt.Fprintf(stderr, "note: without --base, the image contains only the bundle: pods with the image %s cannot start from it\n", term.Printable(bundle.Metadata.ImageName))
+	}
 	if err := packed.Pack(packer, base, bundle); err != nil {
 		return nil, err
 	}

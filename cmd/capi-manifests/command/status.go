@@ -24,7 +24,7 @@ that they wait for, image overrides, unmanaged and retained CRDs, reverted drift
 status reads the ClusterAPI object "cluster", its events, the metadata of CRDs, the names of the revision
 ConfigMaps, and the Deployment, the pods and the Lease of the installer: while the installer does not run,
 the rest of the report is old, and the state is blocked. status needs the verbs get, list and watch, as in
-ClusterRole cluster-reader, and never writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
+ClusterRole cluster-reader of OpenShift, or view of other clusters, and never writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
 
 The next steps come first. Complete and pending phases are one line each unless --no-fold is set; on a terminal the text fits its
 width. While a version is being installed, its time and the time of the last rollout are shown.

@@ -52,7 +52,7 @@ func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, select
 func withNextStep(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; the kubeconfig needs the verbs get and list, as in ClusterRole cluster-reader", err)
+		return fmt.Errorf("%w; the kubeconfig needs the verbs get and list, as in ClusterRole cluster-reader of OpenShift, or view of other clusters", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w (Unauthorized); log in again, or select another kubeconfig", err)
 	}
