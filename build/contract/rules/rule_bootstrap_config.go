@@ -36,20 +36,6 @@ var bootstrapConfigRules = []contract.Rule{{
 	Fix:      "Add the boolean status.initialization.dataSecretCreated.",
 	Check:    newBootstrapConfig.requireTyped("status.initialization.dataSecretCreated", contract.TypeBoolean),
 }, {
-	ID:       "bootstrap-config/conditions",
-	Severity: contract.Warning,
-	Source:   forBootstrapConfig("BootstrapConfig: conditions"),
-	Why:      "Conditions explain to users, and to the Machine that summarizes them, why an object is not ready.",
-	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check:    aBootstrapConfig.require("status.conditions"),
-}, {
-	ID:       "bootstrap-config/failure-fields-type",
-	Severity: contract.Error,
-	Source:   forBootstrapConfig("BootstrapConfig: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make the fields strings, or remove them.",
-	Check:    aBootstrapConfig.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
-}, {
 	ID:       "bootstrap-config/template",
 	Severity: contract.Error,
 	Source:   forBootstrapConfig("BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition"),
@@ -68,7 +54,10 @@ var bootstrapConfigRules = []contract.Rule{{
 		}
 		return hasTemplate(contract.BootstrapConfig)(b)
 	},
-}}
+},
+	aBootstrapConfig.conditionsRule("bootstrap-config/conditions", forBootstrapConfig("BootstrapConfig: conditions"), "Machine"),
+	aBootstrapConfig.failureTypesRule("bootstrap-config/failure-fields-type", forBootstrapConfig("BootstrapConfig: terminal failures")),
+}
 
 var (
 	aBootstrapConfig   = subject{role: contract.BootstrapConfig}

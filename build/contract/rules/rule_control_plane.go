@@ -161,13 +161,6 @@ var controlPlaneRules = []contract.Rule{{
 	Fix:      "Make status.externalManagedControlPlane a boolean.",
 	Check:    aControlPlane.checkTypes("status.externalManagedControlPlane", contract.TypeBoolean),
 }, {
-	ID:       "control-plane/failure-fields-type",
-	Severity: contract.Error,
-	Source:   forControlPlane("ControlPlane: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make the fields strings, or remove them.",
-	Check:    aControlPlane.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
-}, {
 	ID:       "control-plane/conditions",
 	Severity: contract.Warning,
 	Source:   forControlPlane("ControlPlane: conditions"),
@@ -193,7 +186,9 @@ var controlPlaneRules = []contract.Rule{{
 		}
 		return b.Grants.Lacking(b, "", contract.Need("secrets", "create", "update|patch"))
 	},
-}}
+},
+	aControlPlane.failureTypesRule("control-plane/failure-fields-type", forControlPlane("ControlPlane: terminal failures")),
+}
 
 var (
 	aControlPlane   = subject{role: contract.ControlPlane}

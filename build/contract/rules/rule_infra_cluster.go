@@ -99,34 +99,17 @@ var infraClusterRules = []contract.Rule{{
 		return []contract.Finding{list.Finding("status.failureDomains in version %s is not a list map with the key name", d.Version)}
 	}),
 }, {
-	ID:       "infra-cluster/conditions",
-	Severity: contract.Warning,
-	Source:   forInfraCluster("InfraCluster: conditions"),
-	Why:      "Conditions explain to users, and to the Cluster that summarizes them, why an object is not ready.",
-	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check:    anInfraCluster.require("status.conditions"),
-}, {
-	ID:       "infra-cluster/failure-fields-type",
-	Severity: contract.Error,
-	Source:   forInfraCluster("InfraCluster: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make the fields strings, or remove them.",
-	Check:    anInfraCluster.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
-}, {
-	ID:       "infra-cluster/failure-fields-deprecated",
-	Severity: contract.Info,
-	Source:   forInfraCluster("InfraCluster: terminal failures"),
-	Why:      "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
-	Fix:      "Report failures by conditions.",
-	Check:    newInfraCluster.deprecated("status.failureReason", "status.failureMessage"),
-}, {
 	ID:       "infra-cluster/template",
 	Severity: contract.Warning,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
 	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(contract.InfraCluster),
-}}
+},
+	anInfraCluster.conditionsRule("infra-cluster/conditions", forInfraCluster("InfraCluster: conditions"), "Cluster"),
+	anInfraCluster.failureTypesRule("infra-cluster/failure-fields-type", forInfraCluster("InfraCluster: terminal failures")),
+	newInfraCluster.failureDeprecatedRule("infra-cluster/failure-fields-deprecated", forInfraCluster("InfraCluster: terminal failures")),
+}
 
 var (
 	anInfraCluster  = subject{role: contract.InfraCluster}

@@ -86,27 +86,6 @@ var infraMachineRules = []contract.Rule{{
 	Fix:      "Allow " + strings.Join(addressTypes, ", ") + ", or remove the enum.",
 	Check:    anInfraMachine.whenThere("status.addresses[].type", checkAddressTypes),
 }, {
-	ID:       "infra-machine/conditions",
-	Severity: contract.Warning,
-	Source:   forInfraMachine("InfraMachine: conditions"),
-	Why:      "Conditions explain to users, and to the Machine that summarizes them, why an object is not ready.",
-	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check:    anInfraMachine.require("status.conditions"),
-}, {
-	ID:       "infra-machine/failure-fields-type",
-	Severity: contract.Error,
-	Source:   forInfraMachine("InfraMachine: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make the fields strings, or remove them.",
-	Check:    anInfraMachine.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
-}, {
-	ID:       "infra-machine/failure-fields",
-	Severity: contract.Info,
-	Source:   forInfraMachine("InfraMachine: terminal failures"),
-	Why:      "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
-	Fix:      "Report failures by conditions.",
-	Check:    newInfraMachine.deprecated("status.failureReason", "status.failureMessage"),
-}, {
 	ID:       "infra-machine/template",
 	Severity: contract.Error,
 	Source:   forInfraMachine("InfraMachineTemplate, InfraMachineTemplateList resource definition"),
@@ -125,7 +104,11 @@ var infraMachineRules = []contract.Rule{{
 		}
 		return hasTemplate(contract.InfraMachine)(b)
 	},
-}}
+},
+	anInfraMachine.conditionsRule("infra-machine/conditions", forInfraMachine("InfraMachine: conditions"), "Machine"),
+	anInfraMachine.failureTypesRule("infra-machine/failure-fields-type", forInfraMachine("InfraMachine: terminal failures")),
+	newInfraMachine.failureDeprecatedRule("infra-machine/failure-fields", forInfraMachine("InfraMachine: terminal failures")),
+}
 
 var (
 	anInfraMachine  = subject{role: contract.InfraMachine}

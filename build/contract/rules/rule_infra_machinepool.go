@@ -106,27 +106,16 @@ var infraMachinePoolRules = []contract.Rule{{
 	Fix:      "Make spec.providerID a string.",
 	Check:    anInfraMachinePool.checkTypes("spec.providerID", contract.TypeString),
 }, {
-	ID:       "infra-machinepool/conditions",
-	Severity: contract.Warning,
-	Source:   forInfraMachinePool("InfraMachinePool: conditions"),
-	Why:      "Conditions explain to users, and to the MachinePool that summarizes them, why an object is not ready.",
-	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check:    anInfraMachinePool.require("status.conditions"),
-}, {
-	ID:       "infra-machinepool/failure-fields",
-	Severity: contract.Error,
-	Source:   forInfraMachinePool("InfraMachinePool: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make the fields strings, or remove them.",
-	Check:    anInfraMachinePool.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
-}, {
 	ID:       "infra-machinepool/template",
 	Severity: contract.Info,
 	Source:   forInfraMachinePool("InfraMachinePoolTemplate, InfraMachinePoolTemplateList resource definition"),
 	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(contract.InfraMachinePool),
-}}
+},
+	anInfraMachinePool.conditionsRule("infra-machinepool/conditions", forInfraMachinePool("InfraMachinePool: conditions"), "MachinePool"),
+	anInfraMachinePool.failureTypesRule("infra-machinepool/failure-fields", forInfraMachinePool("InfraMachinePool: terminal failures")),
+}
 
 var (
 	anInfraMachinePool  = subject{role: contract.InfraMachinePool}

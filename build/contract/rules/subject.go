@@ -79,3 +79,32 @@ func (s subject) deprecated(fields ...string) func(*contract.Bundle) []contract.
 		return findings
 	})
 }
+
+// The rules that several roles have. owner is the kind that summarizes the conditions of the objects.
+
+func (s subject) conditionsRule(id string, source contract.Source, owner string) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: contract.Warning, Source: source,
+		Why:   "Conditions explain to users, and to the " + owner + " that summarizes them, why an object is not ready.",
+		Fix:   "Add status.conditions, a list of metav1.Condition.",
+		Check: s.require("status.conditions"),
+	}
+}
+
+func (s subject) failureTypesRule(id string, source contract.Source) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: contract.Error, Source: source,
+		Why:   "Cluster API reads these fields as strings, and fails at any other type.",
+		Fix:   "Make the fields strings, or remove them.",
+		Check: s.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
+	}
+}
+
+func (s subject) failureDeprecatedRule(id string, source contract.Source) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: contract.Info, Source: source,
+		Why:   "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
+		Fix:   "Report failures by conditions.",
+		Check: s.deprecated("status.failureReason", "status.failureMessage"),
+	}
+}
