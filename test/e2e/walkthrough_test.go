@@ -55,6 +55,15 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 	}
 	w.must(os.WriteFile(manifest, []byte(w.fenced("Write `cluster.yaml`", "yaml")), 0o600))
 	w.runBlock("The API server calls the webhook")
+
+	w.must(os.WriteFile(filepath.Join(k.folder, "settings.yaml"), []byte(w.fenced("Write `settings.yaml`", "yaml")), 0o600))
+	w.runBlock("The installer rolls out a new version")
+	k.settled("1.0.0-2")
+	for _, deployment := range []string{"capi-controller-manager", "capi-kubeadm-control-plane-controller-manager", "capd-controller-manager"} {
+		if arguments := w.kubectl("get", "deployment", deployment, "-n", v1alpha1.KubernetesNamespaces.Operand, "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(arguments, "ClusterTopology=true") {
+			t.Errorf("arguments of %s: %s", deployment, arguments)
+		}
+	}
 	p.terminate()
 }
 
@@ -138,7 +147,7 @@ func (w walkthrough) command(line string) {
 	var err error
 	if words[0] == "kubectl" {
 		for i, word := range words {
-			if word == "." || word == "cluster.yaml" {
+			if word == "." || word == "cluster.yaml" || word == "settings.yaml" {
 				words[i] = filepath.Join(w.folder, word)
 			}
 		}
