@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ClusterAPI configures the installation of Cluster API in this cluster and reports its state. The only object is named "cluster".
@@ -93,7 +94,59 @@ type ClusterAPISpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Components []ComponentSettings `json:"components,omitempty"`
+
+	// driftPolicy limits the changes of other actors that the installer reverts. It takes effect at once and does not affect upgrades of the cluster.
+	// +optional
+	DriftPolicy DriftPolicy `json:"driftPolicy,omitzero"`
 }
+
+// DriftPolicy limits the changes of other actors that the installer reverts.
+type DriftPolicy struct {
+	// ignoredFields lists fields of installed objects that are left to other actors, such as the replicas that an autoscaler sets.
+	// The installer writes their values only when it creates the object. InstallerProgressing names the objects.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	IgnoredFields []IgnoredFields `json:"ignoredFields,omitempty"`
+}
+
+// IgnoredFields are fields of an object that are left to other actors.
+type IgnoredFields struct {
+	// group is the API group of the object; empty for the core group.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Group string `json:"group,omitempty"`
+	// kind is the kind of the object, such as Deployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Kind string `json:"kind"`
+	// name is the name of the object. If there are objects with this name in several namespaces, all are meant.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// fields are JSON pointers, such as /spec/replicas or /metadata/annotations/example.com~1note. An index selects an item of a list in
+	// the manifest; in the cluster, the item with the same name is meant if the item has a name.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(/([^/~]|~[01])+)+$')",message="must be a JSON pointer, such as /spec/replicas"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^/(apiVersion|kind|status)(/|$)')",message="must not be a part of apiVersion, kind or status"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^/metadata(/|$)') || self.matches('^/metadata/(labels|annotations)/[^/]+$')",message="of the metadata, only single labels and annotations can be ignored, such as /metadata/annotations/example.com~1note"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^/metadata/(labels|annotations)/(app[.]kubernetes[.]io~1managed-by$|capi-operator[.]openshift[.]io~1)')",message="the labels and annotations of the installer cannot be ignored"
+	// +required
+	Fields []string `json:"fields"`
+}
+
+// Matches reports whether an object is meant.
+func (f IgnoredFields) Matches(kind schema.GroupKind, name string) bool {
+	return f.Group == kind.Group && f.Kind == kind.Kind && f.Name == name
+}
+
+// Target names the object.
+func (f IgnoredFields) Target() string { return schema.GroupKind{Group: f.Group, Kind: f.Kind}.String() + " " + f.Name }
 
 // ImageOverride is an image that replaces, or is added to, the images of the release.
 type ImageOverride struct {

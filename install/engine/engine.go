@@ -171,7 +171,7 @@ func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Ph
 			return nil, err
 		}
 	}
-	whole, err := e.unpacked(phase)
+	whole, err := e.unpacked(ctx, rev, phase)
 	if err != nil {
 		return nil, err
 	}

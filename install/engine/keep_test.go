@@ -166,6 +166,8 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 	stored := store{"a": {"1", "10"}}
 	offered := settledPhase("core", Idle, stored, "a")
 	offered.Objects[0].Adoptable = true
+	replaced := settledPhase("core", Idle, stored, "a")
+	replaced.Objects[0].Replaced = []string{".spec.replicas"}
 	for name, test := range map[string]struct {
 		result Phase
 		want   bool
@@ -175,6 +177,7 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 		"a created object":              {settledPhase("core", Created, stored, "a"), false},
 		"an updated object":             {settledPhase("core", Updated, stored, "a"), false},
 		"an object with the annotation": {offered, false},
+		"an object with another value":  {replaced, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kept, rev := &keeper{cache: stored, changes: &Changes{}}, Revision{Name: "4.22.0-1", Key: "key"}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,7 +25,9 @@ type Revision struct {
 	// Phases are the phases with their objects, each with its owner: for boxcutter, each phase is a revision of its own. CRDs may
 	// be packed.
 	Phases []revision.Phase
-	// Key identifies the objects of the phases; empty if no result may be kept.
+	// Ignored are the fields that are left to other actors.
+	Ignored []v1alpha1.IgnoredFields
+	// Key identifies the objects of the phases and the ignored fields; empty if no result may be kept.
 	Key string
 }
 
@@ -48,15 +51,17 @@ func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
 }
 
 // unpacked returns a phase of a revision as a boxcutter revision whose objects can be
-// applied. The objects are copies.
-func (e *Engine) unpacked(phase revision.Phase) (boxcutter.Revision, error) {
+// applied. The objects are copies, without the fields that are left to other actors.
+func (e *Engine) unpacked(ctx context.Context, rev Revision, phase revision.Phase) (boxcutter.Revision, error) {
 	objects := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
 		whole, err := crdpack.Unpack(obj)
 		if err != nil {
 			return nil, err
 		}
-		objects[i] = asApplied(whole)
+		if objects[i], err = e.ignore(ctx, rev.Ignored, asApplied(whole)); err != nil {
+			return nil, err
+		}
 	}
 	return e.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects)), nil
 }

@@ -5,6 +5,7 @@ package installer
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -73,6 +74,8 @@ type Applier struct {
 	// preflighted is the version that was last found to change no immutable field.
 	preflighted string
 	replaced    replacements
+	// ignored are the fields that the drift policy left to other actors at the last attempt.
+	ignored []v1alpha1.IgnoredFields
 }
 
 // attempt is the result of reconciling one version once.
@@ -120,6 +123,9 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: !deadline.IsZero() && !now.Before(deadline)}
 	if out.plan, out.err = r.planOf(ctx, v); out.err != nil {
 		return out
+	}
+	if !reflect.DeepEqual(r.ignored, v.ignored) { // a changed drift policy ends the pauses
+		r.contests, r.ignored = nil, v.ignored
 	}
 	if out.scope == rollout {
 		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {

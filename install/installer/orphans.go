@@ -93,7 +93,7 @@ func (r *Reconciler) removeOrphans(ctx context.Context, s state, outcome *status
 	outcome.Events = append(outcome.Events, orphanEvents(written)...)
 	switch err = errors.Join(err, failed); {
 	case err != nil:
-		outcome.Reason, outcome.Err = reason.ApplyFailed, err
+		outcome.Reason, outcome.Err = removalReason(err), err
 	case len(orphans) > 0:
 		outcome.Reason, outcome.Message = reason.TearingDown, "removing objects whose version does not exist: "+text.First(10, described(orphans))
 		outcome.RecheckWithin(orphanRecheck)

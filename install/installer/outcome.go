@@ -86,9 +86,9 @@ func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
 	case checkerAbsent(rejection):
 		return status.Outcome{Reason: reason.CheckerAbsent, Message: "waiting for API " + probe.CompatibilityRequirement.String() +
 			", which is required to check the compatibility of unmanaged CRDs: " + strings.Join(a.plan.unmanaged, ", ")}
-	case isTransient(rejection):
+	case isTransient(rejection.Unwrap()):
 		return status.Outcome{Reason: reason.ApplyFailed, Err: rejection}
-	case isForbidden(rejection):
+	case isForbidden(rejection.Unwrap()):
 		return status.Outcome{Reason: reason.ObjectsForbidden, Err: rejection}
 	default:
 		return status.Outcome{Reason: reason.ObjectsRefused, Err: withDeletions(rejection)}
@@ -99,7 +99,7 @@ func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
 func (a attempt) progress() status.Outcome {
 	switch {
 	case a.result.Complete():
-		return status.Outcome{Reason: reason.AsExpected, Message: a.accepted()}
+		return status.Outcome{Reason: reason.AsExpected, Message: settledMessage(a.accepted(), a.plan.ignoredFields())}
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
 	default:
@@ -184,10 +184,10 @@ func checkerAbsent(rejection *engine.Rejection) bool {
 	})
 }
 
-// isTransient reports whether a rejection has a transient cause, such as a conflict or
+// isTransient reports whether one of the causes of a rejection is transient, such as a conflict or
 // an unavailable API server.
-func isTransient(rejection *engine.Rejection) bool {
-	return slices.ContainsFunc(rejection.Unwrap(), func(err error) bool {
+func isTransient(causes []error) bool {
+	return slices.ContainsFunc(causes, func(err error) bool {
 		var answer apierrors.APIStatus
 		if !errors.As(err, &answer) {
 			return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
@@ -200,7 +200,37 @@ func isTransient(rejection *engine.Rejection) bool {
 // isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
 // can be temporary: roles are replaced during an upgrade, and quota can become
 // available.
-func isForbidden(rejection *engine.Rejection) bool {
-	all := rejection.Unwrap()
-	return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !apierrors.IsForbidden(err) })
+func isForbidden(causes []error) bool {
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(err error) bool { return !apierrors.IsForbidden(err) })
+}
+
+// removalReason returns the reason of a failed removal: the API server can reject a deletion as it can reject another write.
+func removalReason(err error) reason.Reason {
+	causes := causesOf(err)
+	isOther := func(cause error) bool { return !errors.As(cause, new(apierrors.APIStatus)) }
+	switch {
+	case slices.ContainsFunc(causes, isOther), isTransient(causes):
+		return reason.ApplyFailed
+	case isForbidden(causes):
+		return reason.ObjectsForbidden
+	default:
+		return reason.ObjectsRefused
+	}
+}
+
+// causesOf returns the errors in a tree of joined and wrapped errors that have no cause themselves, and the answers of the API server.
+func causesOf(err error) (causes []error) {
+	switch wrapped := err.(type) { //nolint:errorlint // walks the tree itself
+	case apierrors.APIStatus:
+		return []error{err}
+	case interface{ Unwrap() error }:
+		return causesOf(wrapped.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range wrapped.Unwrap() {
+			causes = append(causes, causesOf(one)...)
+		}
+		return causes
+	default:
+		return []error{err}
+	}
 }

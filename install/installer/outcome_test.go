@@ -5,6 +5,7 @@ package installer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -192,5 +193,27 @@ func TestAdoptionEvents(t *testing.T) {
 	want := []status.Event{{Reason: status.ObjectsAdopted, Message: "version 4.22.0-1 adopted 2 object(s) of cluster-capi-operator: ConfigMap a, ConfigMap b"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A rejected deletion has the reason that another rejected write has.
+func TestRemovalReason(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	forbidden, denied := apierrors.NewForbidden(resource, "a", nil), apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil)
+	for name, test := range map[string]struct {
+		err  error
+		want reason.Reason
+	}{
+		"denied by a webhook":                  {fmt.Errorf("removing version a: %w", fmt.Errorf("deleting b: %w", denied)), reason.ObjectsRefused},
+		"forbidden":                            {fmt.Errorf("removing version a: %w", errors.Join(forbidden, forbidden)), reason.ObjectsForbidden},
+		"forbidden and denied":                 {errors.Join(forbidden, denied), reason.ObjectsRefused},
+		"the API server is unavailable":        {errors.Join(denied, apierrors.NewServiceUnavailable("x")), reason.ApplyFailed},
+		"a conflict":                           {apierrors.NewConflict(resource, "a", nil), reason.ApplyFailed},
+		"an error without the API server":      {fmt.Errorf("reading version a: %w", errors.New("x")), reason.ApplyFailed},
+		"denied, and an error of another kind": {errors.Join(denied, errors.New("x")), reason.ApplyFailed},
+	} {
+		if got := removalReason(test.err); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
 	}
 }

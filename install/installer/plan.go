@@ -58,12 +58,12 @@ func (p plan) checking() plan {
 
 // key identifies the objects of the plan.
 func (p plan) key() string {
-	return p.digest + " without " + strings.Join(p.unmanaged, " ") + " trusting " + p.authority
+	return fmt.Sprint(p.digest, " without ", strings.Join(p.unmanaged, " "), " trusting ", p.authority, " ignoring ", p.ignored)
 }
 
 // revision returns the revision that the engine applies.
 func (p plan) revision() engine.Revision {
-	out := engine.Revision{Name: p.name, Phases: p.phases}
+	out := engine.Revision{Name: p.name, Phases: p.phases, Ignored: p.ignored}
 	if !p.partial {
 		out.Key = p.key()
 	}

@@ -55,7 +55,7 @@ func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
 		failed = append(failed, removeFinalizer(ctx, r.Client, part))
 	}
 	if err := errors.Join(failed...); err != nil {
-		outcome.Reason, outcome.Err = reason.ApplyFailed, err
+		outcome.Reason, outcome.Err = removalReason(err), err
 	} else if len(waiting) > 0 {
 		outcome.Reason, outcome.Message = reason.TearingDown, strings.Join(waiting, "; ")
 	}

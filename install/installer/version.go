@@ -23,6 +23,8 @@ type version struct {
 	number int64
 	digest string
 	stored revision.Stored
+	// ignored are the fields that the drift policy leaves to other actors.
+	ignored []v1alpha1.IgnoredFields
 	// unmanaged are the CRDs that the version neither modifies nor deletes.
 	unmanaged []string
 }
@@ -34,6 +36,7 @@ func (s state) load(entry v1alpha1.Version) (version, error) {
 		err = fmt.Errorf("revision ConfigMap %s has digest %s, want %s from the status", entry.Name, out.digest, entry.ManifestsDigest)
 	}
 	out.unmanaged = union(entry.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
+	out.ignored = s.Cluster.Spec.DriftPolicy.IgnoredFields
 	return out, err
 }
 

@@ -101,7 +101,7 @@ func (r *Remover) Retained(ctx context.Context, live bool) ([]string, error) {
 	return retainedCRDs(ctx, r.Metadata)
 }
 
-// retainedCRDs returns the names of the adoptable CRDs in the cluster, sorted. They
+// retainedCRDs returns the names of the adoptable CRDs in the cluster that are not being deleted, sorted. They
 // were retained when their version was removed; the annotation in the cluster records
 // this across restarts of the installer.
 func retainedCRDs(ctx context.Context, reader client.Reader) ([]string, error) {
@@ -111,7 +111,7 @@ func retainedCRDs(ctx context.Context, reader client.Reader) ([]string, error) {
 	}
 	var names []string
 	for i := range crds {
-		if allowsAdoption(&crds[i]) {
+		if allowsAdoption(&crds[i]) && crds[i].DeletionTimestamp == nil {
 			names = append(names, crds[i].Name)
 		}
 	}

@@ -147,8 +147,11 @@ func TestRemover_ControlledCRDs(t *testing.T) {
 // Adoptable CRDs are those that removed versions have left behind.
 func TestRetained_InOrder(t *testing.T) {
 	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
+	terminating := customResource("d.x.io", adoptable)
+	terminating.SetFinalizers([]string{"customresourcecleanup.apiextensions.k8s.io"})
+	terminating.SetDeletionTimestamp(new(metav1.Now()))
 	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
-		customResource("c.x.io", adoptable), customResource("b.x.io", adoptable), customResource("a.x.io", nil),
+		customResource("c.x.io", adoptable), customResource("b.x.io", adoptable), customResource("a.x.io", nil), terminating,
 	).Build()
 	names, err := (&Remover{Metadata: cluster}).Retained(t.Context(), false)
 	if err != nil || !slices.Equal(names, []string{"b.x.io", "c.x.io"}) {

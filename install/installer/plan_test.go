@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Everything that changes the applied objects changes the key: results are kept by it.
+func TestPlan_Key(t *testing.T) {
+	seen := map[string]string{}
+	for name, p := range map[string]plan{
+		"a version":      {version: version{digest: "a"}},
+		"another one":    {version: version{digest: "b"}},
+		"unmanaged CRDs": {version: version{digest: "a", unmanaged: []string{"x"}}},
+		"an authority":   {version: version{digest: "a"}, authority: "x"},
+		"a drift policy": {version: version{digest: "a", ignored: []v1alpha1.IgnoredFields{{Kind: "a", Name: "b", Fields: []string{"/c"}}}}},
+		"another policy": {version: version{digest: "a", ignored: []v1alpha1.IgnoredFields{{Kind: "a", Name: "b", Fields: []string{"/d"}}}}},
+		"another object": {version: version{digest: "a", ignored: []v1alpha1.IgnoredFields{{Kind: "a", Name: "c", Fields: []string{"/c"}}}}},
+	} {
+		if other, found := seen[p.key()]; found {
+			t.Errorf("%s has the key of %s", name, other)
+		}
+		seen[p.key()] = name
+	}
+}
+
+// The message of a settled version names the ignored fields, and the entries for unknown objects.
+func TestPlan_IgnoredFields(t *testing.T) {
+	entry, configMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
+	s := stateOf([]v1alpha1.Version{entry}, configMap)
+	s.Cluster.Spec.DriftPolicy.IgnoredFields = []v1alpha1.IgnoredFields{
+		{Kind: "ConfigMap", Name: "a", Fields: []string{"/data/x", "/data/y"}}, {Group: "apps", Kind: "Deployment", Name: "a", Fields: []string{"/spec/replicas"}},
+	}
+	v, err := s.load(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := v.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "fields left to other actors by spec.driftPolicy: ConfigMap a (/data/x, /data/y); spec.driftPolicy names objects that no component has: Deployment.apps a"
+	if got := p.ignoredFields(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := settledMessage("", p.ignoredFields()); got != "nothing is left to do; "+want {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Only the finalizer of the installer is removed from a revision ConfigMap.
+func TestRemoveFinalizer_KeepsOthers(t *testing.T) {
+	configMap := &corev1.ConfigMap{}
+	configMap.Name, configMap.Finalizers = "4.22.0-1", []string{"example.com/a", v1alpha1.TeardownFinalizer, "example.com/b"}
+	server := fake.NewClientBuilder().WithObjects(configMap).Build()
+	if err := removeFinalizer(t.Context(), server, configMap); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap); err != nil || len(configMap.Finalizers) != 2 {
+		t.Errorf("finalizers are %v, %v", configMap.Finalizers, err)
+	}
+}
+
+// The unmanaged CRDs of a version that is removed are those of its entry and of the spec.
+func TestDeleted_UnmanagedCRDs(t *testing.T) {
+	entry, configMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
+	entry.UnmanagedCRDs = []string{"b"}
+	s := stateOf([]v1alpha1.Version{entry}, configMap)
+	s.Cluster.Spec.UnmanagedCRDs = []string{"a"}
+	v, err := s.deleted("4.22.0-1")
+	if err != nil || len(v.unmanaged) != 2 {
+		t.Errorf("got %v, %v", v.unmanaged, err)
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// writes are the requests of a writer.
+type writes struct {
+	client.Writer
+	made []string
+}
+
+func (w *writes) Delete(_ context.Context, o client.Object, options ...client.DeleteOption) error {
+	made := client.DeleteOptions{}
+	made.ApplyOptions(options)
+	w.made = append(w.made, fmt.Sprintf("delete %s with UID %s and version %s", o.GetName(), *orEmpty(made.Preconditions.UID), *orEmpty(made.Preconditions.ResourceVersion)))
+	return nil
+}
+
+func (w *writes) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	w.made = append(w.made, fmt.Sprintf("patch %s with %s", o.GetName(), data))
+	return err
+}
+
+func orEmpty[T any](value *T) *T {
+	if value == nil {
+		return new(T)
+	}
+	return value
+}
+
+// An orphan is deleted only as it was found. One whose deletion would delete other objects loses its owner.
+func TestRemoveOrphans(t *testing.T) {
+	orphan := func(kind schema.GroupVersionKind, name string) Orphan {
+		o := &metav1.PartialObjectMetadata{}
+		o.SetGroupVersionKind(kind)
+		o.Name, o.UID, o.ResourceVersion = name, types.UID("uid-"+name), "7"
+		o.Labels = map[string]string{engine.ManagedByLabel: v1alpha1.Prefix}
+		if err := owners.Set("4.21.0-7", o); err != nil {
+			t.Fatal(err)
+		}
+		return Orphan{o, "4.21.0-7"}
+	}
+	deleted := orphan(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "deleted")
+	deleted.Object.DeletionTimestamp = new(metav1.Now())
+	orphans := []Orphan{
+		orphan(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "settings"), deleted,
+		orphan(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}, "cluster"),
+		orphan(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "AWSMachine"}, "machine"),
+		orphan(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespace"),
+		orphan(object.CRDVersion, "crd"),
+	}
+	server := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
+	remover, made := removerOf(t, server), &writes{}
+	remover.Writer = made
+	written, err := remover.RemoveOrphans(t.Context(), orphans)
+	if err != nil || len(written) != len(orphans)-1 {
+		t.Errorf("%d written, %v", len(written), err)
+	}
+	const patch = ` with {"metadata":{"annotations":%s,"labels":null,"resourceVersion":"7"}}`
+	want := []string{
+		"delete settings with UID uid-settings and version 7", "patch cluster" + fmt.Sprintf(patch, "null"), "patch machine" + fmt.Sprintf(patch, "null"),
+		"patch namespace" + fmt.Sprintf(patch, "null"),
+		"patch crd" + fmt.Sprintf(patch, fmt.Sprintf("{%q:%q,%q:null}", v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways, v1alpha1.OwnersAnnotation)),
+	}
+	if diff := cmp.Diff(want, made.made); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// A kind is searched where the installer may list it: everywhere, or in the namespace of the providers.
+func TestSearched(t *testing.T) {
+	rules := map[string][]rbacv1.PolicyRule{
+		"":                        {{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"}}},
+		v1alpha1.OperandNamespace: {{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "clusterwide"}}},
+	}
+	for name, test := range map[string]struct {
+		version   string
+		resource  metav1.APIResource
+		namespace string
+		allowed   bool
+	}{
+		"everywhere":                  {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list", "delete"}}, "", true},
+		"in the providers' namespace": {"apps/v1", metav1.APIResource{Name: "deployments", Namespaced: true, Verbs: []string{"list", "delete"}}, v1alpha1.OperandNamespace, true},
+		"a cluster-scoped kind":       {"apps/v1", metav1.APIResource{Name: "clusterwide", Verbs: []string{"list", "delete"}}, "", false},
+		"without permission":          {"v1", metav1.APIResource{Name: "secrets", Namespaced: true, Verbs: []string{"list", "delete"}}, "", false},
+		"not deletable":               {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list"}}, "", false},
+		"not listable":                {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"delete"}}, "", false},
+	} {
+		if namespace, allowed := searched(rules, test.version, test.resource); namespace != test.namespace || allowed != test.allowed {
+			t.Errorf("%s: %q, %t", name, namespace, allowed)
+		}
+	}
+}
