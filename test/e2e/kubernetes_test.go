@@ -15,10 +15,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -138,6 +141,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	if names := k.names(); !slices.Contains(names, "Deployment cluster-api-controller-manager") || !slices.Contains(names, "Deployment cluster-api-provider-docker-controller-manager") {
 		t.Errorf("installed: %v", names)
 	}
+	k.statusAsViewer()
 	p.terminate()
 
 	docker.Version = "v1.1.0"
@@ -176,6 +180,35 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	p.terminate()
 	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
 	k.compareSeeds(shared)
+}
+
+// statusAsViewer runs the commands that read an installation as a user with ClusterRole view only.
+func (k *kubernetes) statusAsViewer() {
+	k.Helper()
+	const user = "viewer"
+	binding := &rbacv1.ClusterRoleBinding{
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	binding.Name = user
+	k.must(k.Create(k.Context(), binding))
+	config, err := clientcmd.LoadFromFile(k.Cluster.Kubeconfig)
+	k.must(err)
+	for _, login := range config.AuthInfos {
+		login.Impersonate = user
+	}
+	file := filepath.Join(k.TempDir(), "kubeconfig")
+	k.must(clientcmd.WriteToFile(*config, file))
+	for _, name := range []string{"status", "history"} {
+		k.eventually(name+" succeeds", func() error { // the controller that aggregates roles needs a moment
+			var stdout, stderr strings.Builder
+			if code := command.Run(k.Context(), "", []string{name, "--kubeconfig", file}, strings.NewReader(""), &stdout, &stderr); code > 2 { // 0 to 2 are states of the rollout
+				return fmt.Errorf("exit code %d: %s%s", code, &stdout, &stderr)
+			}
+			return nil
+		})
+	}
+	k.must(k.Delete(k.Context(), binding))
 }
 
 // seedNamespaces creates all namespaces that the product shares with the cluster and its users, with data, and returns the data.
