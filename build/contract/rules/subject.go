@@ -80,8 +80,7 @@ func (s subject) deprecated(fields ...string) func(*contract.Bundle) []contract.
 	})
 }
 
-// The rules that several roles have. owner is the kind that summarizes the conditions of the objects.
-
+// conditionsRule returns the rule that kinds have conditions. owner is the kind that summarizes them.
 func (s subject) conditionsRule(id string, source contract.Source, owner string) contract.Rule {
 	return contract.Rule{
 		ID: id, Severity: contract.Warning, Source: source,
@@ -91,6 +90,7 @@ func (s subject) conditionsRule(id string, source contract.Source, owner string)
 	}
 }
 
+// failureTypesRule returns the rule that the fields about terminal failures are strings.
 func (s subject) failureTypesRule(id string, source contract.Source) contract.Rule {
 	return contract.Rule{
 		ID: id, Severity: contract.Error, Source: source,
@@ -100,6 +100,7 @@ func (s subject) failureTypesRule(id string, source contract.Source) contract.Ru
 	}
 }
 
+// failureDeprecatedRule returns the rule that the fields about terminal failures are deprecated.
 func (s subject) failureDeprecatedRule(id string, source contract.Source) contract.Rule {
 	return contract.Rule{
 		ID: id, Severity: contract.Info, Source: source,
