@@ -25,8 +25,8 @@ type plan struct {
 	// itself. Then the phases do not contain them.
 	checks []*unstructured.Unstructured
 	phases []revision.Phase
-	// others are the phases that another version installs. They are not applied or removed.
-	others []revision.Phase
+	// others are the phases that another version installs. They are not applied or removed. whole are all phases in order.
+	others, whole []revision.Phase
 	// authority is the CA bundle that the objects trust; empty if they request none.
 	authority string
 	// misspelled are unmanaged CRDs that no component has, each with the nearest name.
@@ -72,9 +72,8 @@ func (p plan) revision() engine.Revision {
 
 // without returns the plan without parts that another version installs.
 func (p plan) without(parts sets.Set[revision.Part]) plan {
-	phases := p.phases
-	p.phases, p.others = nil, slices.Clone(p.others)
-	for _, phase := range phases {
+	p.whole, p.phases, p.others = p.phases, nil, nil
+	for _, phase := range p.whole {
 		if parts.Has(phase.Part) {
 			p.others = append(p.others, phase)
 		} else {
@@ -133,6 +132,14 @@ func (p plan) all() []revision.Phase {
 		return p.phases
 	}
 	return slices.Concat([]revision.Phase{{Name: revision.Preflight, Objects: p.checks}}, p.phases)
+}
+
+// withOthers returns all phases in order, with the phase of the checks.
+func (p plan) withOthers() []revision.Phase {
+	if len(p.others) > 0 {
+		p.phases = p.whole
+	}
+	return p.all()
 }
 
 // planner keeps the plans of versions during a rollout: decoding a large version takes a

@@ -178,6 +178,18 @@ func TestPlan_WithoutParts(t *testing.T) {
 	if diff := cmp.Diff(p.related(), got.related()); diff != "" || len(got.related()) == 0 {
 		t.Errorf("related objects (-want +got):\n%s", diff)
 	}
+	// At rest, the phases in the status do not depend on whether the version was rolled out or is maintained.
+	done := attempt{plan: got, scope: rollout, applied: true, result: engine.Result{Phases: []engine.Phase{{Name: "aws", Complete: true}}}}
+	all := attempt{plan: p, scope: maintenance, applied: true, result: engine.Result{Phases: []engine.Phase{
+		{Name: "core-crds", Complete: true, Objects: []engine.Object{{Ready: true}}}, {Name: "core", Complete: true}, {Name: "aws", Complete: true},
+	}}}
+	if diff := cmp.Diff(all.phases(), done.phases()); diff != "" {
+		t.Errorf("phases (-maintained +rolled out):\n%s", diff)
+	}
+	done.result.Phases[0].Complete = false
+	if phases := done.phases(); len(phases) != 1 {
+		t.Errorf("phases of a rollout: %+v", phases)
+	}
 }
 
 // What is known of a part of a version is not kept.
