@@ -38,7 +38,7 @@ func (p plan) ignoredFields() string {
 	return strings.Join(parts, "; ")
 }
 
-// settledMessage joins the messages of a settled version; empty if there are none.
+// settledMessage joins the messages of a settled version. It is empty without messages: then the table of reasons has the text.
 func settledMessage(first, more string) string {
 	if more == "" {
 		return first
