@@ -53,23 +53,26 @@ func TestContentID_NeverChanges(t *testing.T) {
 }
 
 func TestContentID_ChangesWithEachInput(t *testing.T) {
-	variables := map[string]string{"A": "1"}
-	changes := map[string]func([]extractor.Bundle, map[string]string){
-		"name":           func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ProviderName = "other" },
-		"type":           func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ProviderType = extractor.IPAM },
-		"manifests":      func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ContentID = digest.FromString("other") },
-		"image":          func(b []extractor.Bundle, _ map[string]string) { b[0].Origin.Image += "0" },
-		"ConfigMaps":     func(b []extractor.Bundle, _ map[string]string) { b[1].Origin.ConfigMaps = []string{"a-00a-01"} },
-		"order":          func(b []extractor.Bundle, _ map[string]string) { b[0], b[1] = b[1], b[0] },
-		"variable":       func(_ []extractor.Bundle, v map[string]string) { v["A"] = "2" },
-		"empty variable": func(_ []extractor.Bundle, v map[string]string) { v["B"] = "" },
-		"nothing":        func(_ []extractor.Bundle, _ map[string]string) {},
+	changes := map[string]func(*Inputs){
+		"name":           func(i *Inputs) { i.Bundles[0].Metadata.ProviderName = "other" },
+		"type":           func(i *Inputs) { i.Bundles[0].Metadata.ProviderType = extractor.IPAM },
+		"manifests":      func(i *Inputs) { i.Bundles[0].Metadata.ContentID = digest.FromString("other") },
+		"image":          func(i *Inputs) { i.Bundles[0].Origin.Image += "0" },
+		"ConfigMaps":     func(i *Inputs) { i.Bundles[1].Origin.ConfigMaps = []string{"a-00a-01"} },
+		"order":          func(i *Inputs) { i.Bundles[0], i.Bundles[1] = i.Bundles[1], i.Bundles[0] },
+		"variable":       func(i *Inputs) { i.Variables["A"] = "2" },
+		"empty variable": func(i *Inputs) { i.Variables["B"] = "" },
+		"setting": func(i *Inputs) {
+			i.Settings.Components = []v1alpha1.ComponentSettings{{Name: "cluster-api", FeatureGates: []v1alpha1.FeatureGate{{Name: "MachinePool"}}}}
+		},
+		"placement": func(i *Inputs) { i.Settings.Placement = &v1alpha1.Placement{NodeSelector: map[string]string{"infra": ""}} },
+		"nothing":   func(*Inputs) {},
 	}
 	seen := map[digest.Digest]string{}
 	for name, change := range changes {
-		bundles, values := inputs(), map[string]string{"A": variables["A"]}
-		change(bundles, values)
-		id := ContentID(Inputs{Bundles: bundles, Variables: values})
+		changed := Inputs{Bundles: inputs(), Variables: map[string]string{"A": "1"}}
+		change(&changed)
+		id := ContentID(changed)
 		if other, found := seen[id]; found {
 			t.Errorf("content IDs of %q and %q are equal", name, other)
 		}

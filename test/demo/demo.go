@@ -75,6 +75,9 @@ func (d *demo) run(ctx context.Context) error {
 	if after, err = d.drift(ctx, after); err != nil {
 		return err
 	}
+	if err := d.showStatus(ctx); err != nil {
+		return err
+	}
 	if err := d.holdBack(ctx, second, providers, after); err != nil {
 		return err
 	}
@@ -82,7 +85,29 @@ func (d *demo) run(ctx context.Context) error {
 	if d.keep {
 		return nil
 	}
-	return d.uninstall(ctx, after)
+	if err := d.uninstall(ctx, after); err != nil {
+		return err
+	}
+	d.screen.block("Next steps", nextSteps)
+	return nil
+}
+
+// nextSteps are the next steps of a newcomer.
+const nextSteps = `make demo KEEP=1                 leaves the cluster running, and prints how to inspect it
+docs/try-a-change.md             changes a provider and installs it
+docs/kubernetes-walkthrough.md   installs providers in your cluster, up to a Cluster`
+
+// showStatus shows the commands that administrators use.
+func (d *demo) showStatus(ctx context.Context) error {
+	d.screen.step("The commands of an administrator")
+	for _, arguments := range [][]string{{"status", "--wait", "--timeout", "2m"}, {"history"}} {
+		out, err := d.tool(ctx, append(arguments, "--kubeconfig", d.cluster.Kubeconfig)...)
+		if err != nil {
+			return err
+		}
+		d.screen.block("$ capi-manifests "+strings.Join(arguments, " "), out)
+	}
+	return nil
 }
 
 // startServers starts the control plane and the registry.
@@ -186,8 +211,9 @@ alias kubectl='%s kubectl'
 kubectl get clusterapi,clusteroperator
 kubectl -n openshift-cluster-api get deployments
 kubectl -n openshift-cluster-api-operator get configmaps -L capi-operator.openshift.io/revision
+%s status
 %s inspect %s
-tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
+tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
 	<-ctx.Done()
 }
 

@@ -31,7 +31,7 @@ func TestDemo(t *testing.T) {
 		"cluster-api-provider-azure is for platform Azure", "machine-config-operator - has no bundle",
 		"release 4.22.0 is installed", "release 4.22.1 is installed", "nothing was written",
 		"added " + addedObject, "removed " + removedObject, "changed " + changedObject, "untouched 84 objects",
-		"objects installed 86",
+		"objects installed 86", "AT REST Version 4.22.1-2 is installed.", "VERSION STARTED DURATION RESULT", "docs/try-a-change.md",
 		"reverted after", "InstallerDegraded is True because of ObjectsRefused", "field is immutable", "all 86 objects are unchanged",
 		"retained CRD " + instanceCRD + " (it has instances, such as " + instance + ")", "of 86 objects one remains: CustomResourceDefinition /" + instanceCRD,
 	} {
