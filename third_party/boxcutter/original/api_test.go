@@ -26,7 +26,7 @@ func writeFiles(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestExportedNames(t *testing.T) {
+func TestNames_OfEveryPackage(t *testing.T) {
 	root := writeFiles(t, map[string]string{
 		"a.go":               "package a\n\nconst One, two = 1, 2\n\nvar Three int\n\nfunc Four() {}\n\nfunc NewFive() Five { return Five{} }\n\ntype Five struct{ Six, seven int }\n\nfunc (Five) Eight() {}\n",
 		"b/b.go":             "package b\n\ntype Nine interface{ Ten() }\n\ntype eleven struct{}\n\nfunc (eleven) Twelve() {}\n",
@@ -42,7 +42,7 @@ func TestExportedNames(t *testing.T) {
 	}
 }
 
-func TestCompareAPI(t *testing.T) {
+func TestDifferences_NamesAdditionsAndLosses(t *testing.T) {
 	err := compareAPI(sets.New("a.Same", "a.Listed", "a.Listed.Member", "a.New"), sets.New("a.Same", "a.Missing"), sets.New("a.Listed", "a.Same"))
 	for _, want := range []string{"missing here: a.Missing", "not in the list of additions: a.New", "but the original has it, or this module has not: a.Same"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
