@@ -230,7 +230,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Client: writer, Live: live, Reporter: reporter, Official: official,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
-			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: permissions, DryRuns: replacer,
+			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: permissions,
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Status: writer, PolicyDelay: options.PolicyDelay},

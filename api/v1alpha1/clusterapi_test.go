@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -270,7 +271,10 @@ func TestPrinterColumns_InKubectl(t *testing.T) {
 	c := newClient(t)
 	cluster := named(v1alpha1.ClusterAPIName)
 	create(t, c, cluster)
-	cluster.Status = v1alpha1.ClusterAPIStatus{Versions: []v1alpha1.Version{version(5)}, CurrentVersion: "4.22.0-5", DesiredVersion: "4.22.0-5"}
+	cluster.Status = v1alpha1.ClusterAPIStatus{Versions: []v1alpha1.Version{version(5)}, CurrentVersion: "4.22.0-5", DesiredVersion: "4.22.0-5", Message: "Cluster API is installed"}
+	for _, kind := range []string{"Available", "Progressing", "Degraded"} {
+		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Tested"})
+	}
 	if err := c.Status().Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -279,10 +283,10 @@ func TestPrinterColumns_InKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if got, want := strings.Join(strings.Fields(lines[0]), " "), "NAME CURRENT DESIRED MODE PROGRESSING DEGRADED AGE"; got != want {
+	if got, want := strings.Join(strings.Fields(lines[0]), " "), "NAME CURRENT DESIRED AVAILABLE PROGRESSING DEGRADED AGE MESSAGE"; got != want {
 		t.Errorf("columns are %q, want %q", got, want)
 	}
-	if got := strings.Join(strings.Fields(lines[1])[:4], " "); got != "cluster 4.22.0-5 4.22.0-5 Managed" {
+	if got := strings.Join(strings.Fields(lines[1]), " "); !strings.HasPrefix(got, "cluster 4.22.0-5 4.22.0-5 True True True ") || !strings.HasSuffix(got, "Cluster API is installed") {
 		t.Errorf("the row is %q", lines[1])
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
@@ -61,8 +60,6 @@ type Applier struct {
 	Checker compatibility.Checker
 	// Certificates issues the certificates that objects request with annotations.
 	Certificates servingcert.Issuer
-	// DryRuns sends dry runs before the first object of a version is written; nil sends none.
-	DryRuns client.Writer
 	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
 	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
 	// Permissions checks the permissions for a version before it is rolled out.
@@ -71,9 +68,7 @@ type Applier struct {
 	plans     planner
 	certified certified
 	contests  contests
-	// preflighted is the version that was last found to change no immutable field.
-	preflighted string
-	replaced    replacements
+	replaced  replacements
 	// ignored are the fields that the drift policy left to other actors at the last attempt.
 	ignored []v1alpha1.IgnoredFields
 }
@@ -114,11 +109,10 @@ type attempt struct {
 //     a new version is written, leave out the phases that the current version maintains, and watch
 //     the kinds of its objects;
 //  2. create the certificate authority, and write its bundle into the objects that trust it;
-//  3. ask the API server whether it rejects immutable fields in any phase, in dry runs;
-//  4. leave out the objects that it no longer controls, if the version was superseded;
-//  5. check its unmanaged CRDs, where OpenShift's checker does not;
-//  6. apply its phases, and adopt objects;
-//  7. issue the certificates of its Services.
+//  3. leave out the objects that it no longer controls, if the version was superseded;
+//  4. check its unmanaged CRDs, where OpenShift's checker does not;
+//  5. apply its phases, and adopt objects;
+//  6. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
 	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: !deadline.IsZero() && !now.Before(deadline)}
 	if out.plan, out.err = r.planOf(ctx, v); out.err != nil {
@@ -151,12 +145,6 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		}
 		out.plan = out.plan.controlled(rev)
 	}
-	if out.scope == rollout {
-		rejections, err := r.preflight(ctx, s, out.plan)
-		if err != nil || rejections != nil {
-			return out.rejectedBy(rejections, err)
-		}
-	}
 	out.former = adoption.Candidates{
 		Numbers: adoption.Formerly(s.Cluster.Status.Versions, v.unmanaged),
 		Incompatibility: func(ctx context.Context, crd string, number int64) (string, error) {
@@ -176,15 +164,6 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	}
 	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
 	return out
-}
-
-// rejectedBy returns an attempt in which nothing was applied, because of rejections or an error.
-func (a attempt) rejectedBy(rejections []*engine.Rejection, err error) attempt {
-	a.err = err
-	for _, rejection := range rejections {
-		a.applied, a.result.Phases = true, append(a.result.Phases, engine.Phase{Name: rejection.Phase, Rejection: rejection})
-	}
-	return a
 }
 
 // prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.

@@ -51,7 +51,7 @@ func (a attempt) problems() (found []status.Outcome) {
 	}
 	add(reason.ObjectsRefused, "", a.result.Invalid)
 	for _, rejection := range a.result.Rejections() {
-		found = merge(found, a.rejected(rejection))
+		found = append(found, a.rejected(rejection))
 	}
 	add(reason.Incompatible, compatibility.Refused(a.verdicts), nil)
 	add(reason.Incompatible, strings.Join(a.refused, "; "), nil)
@@ -67,17 +67,6 @@ func (a attempt) problems() (found []status.Outcome) {
 		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", a.plan.name, a.err))
 	}
 	return found
-}
-
-// merge adds an outcome to others. One with the same reason names the causes of both.
-func merge(found []status.Outcome, outcome status.Outcome) []status.Outcome {
-	for i := range found {
-		if found[i].Reason == outcome.Reason && found[i].Err != nil && outcome.Err != nil {
-			found[i].Err = fmt.Errorf("%w; %w", found[i].Err, outcome.Err)
-			return found
-		}
-	}
-	return append(found, outcome)
 }
 
 // rejected returns the outcome of a rejected phase.

@@ -43,6 +43,9 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 			findings = append(findings, finding)
 		}
 	}
+	if len(findings) > 0 && len(checkValid(d)) > 0 {
+		return nil // crd/valid reports the cause
+	}
 	return slices.Compact(findings)
 }
 
