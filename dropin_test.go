@@ -17,7 +17,7 @@ import (
 	"testing/fstest"
 )
 
-// additionsOf returns the names that third_party/boxcutter has and the module it stands in for has not, from its list: those of
+// additionsOf returns the names that third_party/boxcutter has and the module it stands in for has not, from its list: the names in
 // packages, and the fields of options. Its methods are used through small interfaces.
 func additionsOf(t *testing.T) []string {
 	t.Helper()

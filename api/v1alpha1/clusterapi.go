@@ -146,7 +146,9 @@ func (f IgnoredFields) Matches(kind schema.GroupKind, name string) bool {
 }
 
 // Target names the object.
-func (f IgnoredFields) Target() string { return schema.GroupKind{Group: f.Group, Kind: f.Kind}.String() + " " + f.Name }
+func (f IgnoredFields) Target() string {
+	return schema.GroupKind{Group: f.Group, Kind: f.Kind}.String() + " " + f.Name
+}
 
 // ImageOverride is an image that replaces, or is added to, the images of the release.
 type ImageOverride struct {

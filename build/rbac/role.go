@@ -81,7 +81,9 @@ func (r Roles) Objects() []object.Object {
 // manifests, grant to the installer's service account in a namespace through the roles among them.
 // It does not include rules of aggregated ClusterRoles.
 func RulesOfInstaller(objects []*unstructured.Unstructured, installerNamespace string) ([]Rule, error) {
-	isInstaller := func(subject rbacv1.Subject) bool { return isServiceAccount(subject, installerNamespace, v1alpha1.ServiceAccountName) }
+	isInstaller := func(subject rbacv1.Subject) bool {
+		return isServiceAccount(subject, installerNamespace, v1alpha1.ServiceAccountName)
+	}
 	granted := map[object.Identity][]rbacv1.PolicyRule{}
 	for _, o := range objects {
 		if kind := object.GroupKind(o); kind == object.ClusterRole || kind == object.Role {

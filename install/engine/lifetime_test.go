@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unansweredCache does not answer a call after its end, as that of the original boxcutter.
+// unansweredCache does not answer a call after its end, as the cache of the original boxcutter.
 type unansweredCache struct {
 	managedcache.TrackingCache
 	called, slow, ended chan struct{}

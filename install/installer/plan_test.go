@@ -68,7 +68,7 @@ func TestRemoveFinalizer_KeepsOthers(t *testing.T) {
 	}
 }
 
-// The unmanaged CRDs of a version that is removed are those of its entry and of the spec.
+// The unmanaged CRDs of a version that is removed are named by its entry and by the spec.
 func TestDeleted_UnmanagedCRDs(t *testing.T) {
 	entry, configMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
 	entry.UnmanagedCRDs = []string{"b"}

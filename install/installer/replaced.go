@@ -24,7 +24,7 @@ const replacedRecheck = 10*time.Minute + time.Second
 // replacements are the objects of a version with replaced values, and the names of the fields.
 type replacements map[object.Identity]string
 
-// replacementsIn returns those of a result.
+// replacementsIn returns the replacements in a result.
 func replacementsIn(result engine.Result) replacements {
 	out := replacements{}
 	for o := range result.Objects() {

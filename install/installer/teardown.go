@@ -157,7 +157,7 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 		return false, err
 	}
 	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil && number <= current.Revision {
-		return true, nil // it was complete: the objects can be those of a provider that works
+		return true, nil // it was complete: the objects can belong to a provider that works
 	}
 	for _, entry := range s.Cluster.Status.Versions {
 		if entry.Name == of.name {

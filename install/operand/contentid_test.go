@@ -65,8 +65,10 @@ func TestContentID_ChangesWithEachInput(t *testing.T) {
 		"setting": func(i *Inputs) {
 			i.Settings.Components = []v1alpha1.ComponentSettings{{Name: "cluster-api", FeatureGates: []v1alpha1.FeatureGate{{Name: "MachinePool"}}}}
 		},
-		"placement": func(i *Inputs) { i.Settings.Placement = &v1alpha1.Placement{NodeSelector: map[string]string{"infra": ""}} },
-		"nothing":   func(*Inputs) {},
+		"placement": func(i *Inputs) {
+			i.Settings.Placement = &v1alpha1.Placement{NodeSelector: map[string]string{"infra": ""}}
+		},
+		"nothing": func(*Inputs) {},
 	}
 	seen := map[digest.Digest]string{}
 	for name, change := range changes {

@@ -61,7 +61,7 @@ type Component struct {
 	path      *field.Path
 }
 
-// Values returns the values of variables with those of the settings. text is the text that uses the variables; openShift is set for
+// Values returns the values of variables with the values in the settings. text is the text that uses the variables; openShift is set for
 // manifests that are made for OpenShift, where some values are the cluster's own.
 func (c Component) Values(cluster map[string]string, text []byte, openShift bool) (map[string]string, field.ErrorList) {
 	if c.Own == nil || len(c.Own.Variables) == 0 {

@@ -43,7 +43,7 @@ func TestReleaseFiles_AreRecorded(t *testing.T) {
 	}
 }
 
-// A program without a release of its own has that of the files, also after they have changed.
+// A program without a release of its own has the release of the files, also after they have changed.
 func TestRelease_OfTheFiles(t *testing.T) {
 	dir := t.TempDir()
 	r := &Reconciler{ImagesJSON: filepath.Join(dir, "images.json")}

@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// The entry of a version whose ConfigMap is gone is dropped, except that of the current and of the desired version, also if another version
+// The entry of a version whose ConfigMap is gone is dropped, except the entries of the current and the desired version, also if another version
 // became the desired one since the ConfigMaps were read.
 func TestDropEntries(t *testing.T) {
 	cluster := clusterAPI()

@@ -15,7 +15,7 @@ import (
 )
 
 // OfPods returns the cause of the newest pod that has one, with the name of the pod; empty if all only need time. events are
-// about the pods; those of type Warning explain pods whose status has no cause.
+// about the pods; events of type Warning explain pods whose status has no cause.
 func OfPods(pods []corev1.Pod, events []corev1.Event) string {
 	newest := slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

@@ -31,7 +31,7 @@ func (h *harness) allowAllPods() {
 }
 
 // TestProviders_InstalledAndRemoved installs real providers with the shipped roles, removes them by a release without
-// them, installs them again and uninstalls everything. It takes OpenShift's bundles, or, without PROVIDERS, those of
+// them, installs them again and uninstalls everything. It takes OpenShift's bundles, or, without PROVIDERS, the bundles of
 // modules; all groups with E2E=full, one after the other in one cluster.
 func TestProviders_InstalledAndRemoved(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func customResourceOfSchema(schema map[string]any, hasStatus bool) (*customResou
 	return newCustomResource(props, hasStatus)
 }
 
-// eachSchema edits a schema and those of its fields and items.
+// eachSchema edits a schema and the schemas of its fields and items.
 func eachSchema(schema map[string]any, edit func(map[string]any)) {
 	edit(schema)
 	properties, _ := schema["properties"].(map[string]any)

@@ -207,7 +207,7 @@ func isOfClusterAPI(o *contract.Object) bool {
 	return o.Kind.Group == contract.CoreGroup || strings.HasSuffix(o.Kind.Group, "."+contract.CoreGroup)
 }
 
-// checkClusterNames compares the names of clusters in objects of Cluster API with those of the Clusters.
+// checkClusterNames compares the names of clusters in objects of Cluster API with the names of the Clusters.
 func checkClusterNames(t *contract.Template) []contract.Finding {
 	clusters := t.OfKind(schema.GroupKind{Group: contract.CoreGroup, Kind: "Cluster"})
 	if len(clusters) == 0 {

@@ -182,7 +182,7 @@ func withoutMembers(names sets.Set[string]) sets.Set[string] {
 	return out
 }
 
-// compareAPI compares the exported names of this module with those of the original, and with the list of additions.
+// compareAPI compares the exported names of this module with the original's, and with the list of additions.
 func compareAPI(ours, original, additions sets.Set[string]) error {
 	var problems []error
 	for _, name := range sets.List(original.Difference(ours)) {

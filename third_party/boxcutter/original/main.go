@@ -85,7 +85,7 @@ func run(ctx context.Context, clone, only string) error {
 	return failed
 }
 
-// checkAPI compares the exported names of this module with those of the original, and with the list of additions.
+// checkAPI compares the exported names of this module with the original's, and with the list of additions.
 func (o original) checkAPI(ctx context.Context) error {
 	fmt.Printf("== API of boxcutter %s\n", o.name)
 	folder := o.folder

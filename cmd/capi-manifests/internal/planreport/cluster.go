@@ -67,7 +67,7 @@ func (p Report) Blocked() error {
 }
 
 // Actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
-// removed or retained, the objects that would be created, adopted, changed or rejected, those of other owners, and those of
+// removed or retained, the objects that would be created, adopted, changed or rejected, the objects of other owners, and the objects of
 // cluster-capi-operator that would stay. It writes nothing.
 func Actions(ctx context.Context, cluster *apiserver.Cluster, phases []revision.Phase, unmanaged []string) ([]Action, error) {
 	var desired []*unstructured.Unstructured

@@ -46,7 +46,7 @@ func (e *FailedError) Error() string {
 // minimum is the oldest version of Kubernetes that the installer supports: ValidatingAdmissionPolicies are generally available.
 var minimum = version.MustParseGeneric("1.30.0")
 
-// required are the kinds that the installer needs beyond those of each cluster.
+// required are the kinds that the installer needs and that not every cluster has.
 var required = []schema.GroupVersionKind{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
 	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
@@ -111,7 +111,7 @@ func Result(checks []Check) error {
 	return &FailedError{failed}
 }
 
-// Table writes the checks: those of objects that passed are one line.
+// Table writes the checks: all objects that passed are one line.
 func Table(w *bytes.Buffer, checks []Check) {
 	passed, rows := 0, [][]string{}
 	for i, check := range checks {

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 )
 
-// Query selects objects. An empty namespace selects those of every namespace.
+// Query selects objects. An empty namespace selects objects of every namespace.
 type Query struct {
 	// Kinds are the kinds that the cluster has for the word of the user.
 	Kinds           []schema.GroupKind
@@ -48,7 +48,7 @@ type Origin struct {
 	Objects int `json:"objects"`
 }
 
-// Origins returns the places of the selected objects, those of the newest version first. stored is sorted, oldest first.
+// Origins returns the places of the selected objects, the newest version first. stored is sorted, oldest first.
 func Origins(query Query, stored []installed.Stored, report rollout.Report) []Origin {
 	origins := []Origin{}
 	for _, version := range slices.Backward(stored) {
