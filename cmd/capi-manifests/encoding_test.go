@@ -27,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
@@ -86,6 +87,10 @@ var entryPoints = map[string]entryPoint{
 	"config file": {"validate:\n  waivers:\n  - {rule: bundle/no-lists, reason: René, expires: 2030-01-01}\n", func(t *testing.T, data []byte) (int, error) {
 		settings, err := findings.ReadConfig(write(t, "config.yaml", data))
 		return len(settings.Validate.Waivers), err
+	}},
+	"settings": {"components: [{name: René}, {name: b}]\n", func(t *testing.T, data []byte) (int, error) {
+		settings, err := release.ReadSettings(write(t, "settings.yaml", data))
+		return len(settings.Components), err
 	}},
 	"baseline": {`{"findings": [{"rule": "bundle/no-lists", "object": "René", "count": 1}]}`, func(t *testing.T, data []byte) (int, error) {
 		known, err := findings.ReadBaseline(write(t, "baseline.json", data))

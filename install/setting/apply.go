@@ -52,7 +52,7 @@ func (a *application) change(setting, name *field.Path, obj *unstructured.Unstru
 		a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("%s: %v", object.Describe(before), err)))
 		return
 	}
-	for _, changed := range changedFields(before.Object, obj.Object, "") {
+	for _, changed := range object.ChangedFields(before.Object, obj.Object) {
 		key := object.Describe(before) + " " + changed
 		if by, found := a.setBy[key]; found && by != setting.String() {
 			a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("%s also sets %s of %s", by, changed, object.Describe(before))))
@@ -62,41 +62,4 @@ func (a *application) change(setting, name *field.Path, obj *unstructured.Unstru
 	if !slices.Contains(a.names, name.String()) {
 		a.names = append(a.names, name.String())
 	}
-}
-
-// changedFields returns the paths of the values that differ. Lists of different length differ as a whole.
-func changedFields(before, after any, path string) (changed []string) {
-	switch old := before.(type) {
-	case map[string]any:
-		if changedTo, same := after.(map[string]any); same {
-			for key := range union(old, changedTo) {
-				changed = append(changed, changedFields(old[key], changedTo[key], strings.TrimPrefix(path+"."+key, "."))...)
-			}
-			slices.Sort(changed)
-			return changed
-		}
-	case []any:
-		if changedTo, same := after.([]any); same && len(old) == len(changedTo) {
-			for i := range old {
-				changed = append(changed, changedFields(old[i], changedTo[i], fmt.Sprintf("%s[%d]", path, i))...)
-			}
-			return changed
-		}
-	}
-	if !object.Equal(before, after) {
-		changed = append(changed, path)
-	}
-	return changed
-}
-
-// union returns the keys of two maps.
-func union(a, b map[string]any) map[string]bool {
-	keys := map[string]bool{}
-	for key := range a {
-		keys[key] = true
-	}
-	for key := range b {
-		keys[key] = true
-	}
-	return keys
 }

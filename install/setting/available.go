@@ -21,8 +21,7 @@ type Gate struct {
 
 // Gates returns the feature gates in the arguments of a component's Deployments.
 func Gates(objects []*unstructured.Unstructured) (gates []Gate) {
-	a := &application{objects: objects}
-	for _, obj := range a.deployments() {
+	for _, obj := range deploymentsOf(objects) {
 		for _, container := range object.MapsAt(object.PodSpec(obj), "containers") {
 			for _, gate := range featureGates(container) {
 				name, value, _ := strings.Cut(gate, "=")
@@ -35,8 +34,7 @@ func Gates(objects []*unstructured.Unstructured) (gates []Gate) {
 
 // Deployments returns the names of a component's Deployments.
 func Deployments(objects []*unstructured.Unstructured) (names []string) {
-	a := &application{objects: objects}
-	for _, obj := range a.deployments() {
+	for _, obj := range deploymentsOf(objects) {
 		names = append(names, obj.GetName())
 	}
 	return names

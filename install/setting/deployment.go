@@ -16,9 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// deployments returns the component's Deployments.
-func (a *application) deployments() (found []*unstructured.Unstructured) {
-	for _, obj := range a.objects {
+// deploymentsOf returns the Deployments among the objects of a component.
+func deploymentsOf(objects []*unstructured.Unstructured) (found []*unstructured.Unstructured) {
+	for _, obj := range objects {
 		if object.GroupKind(obj) == object.Deployment {
 			found = append(found, obj)
 		}
@@ -31,7 +31,7 @@ func (a *application) place(placement *v1alpha1.Placement) {
 	if placement == nil {
 		return
 	}
-	for _, obj := range a.deployments() {
+	for _, obj := range deploymentsOf(a.objects) {
 		addPlacement(object.PodSpec(obj), *placement)
 		a.names = []string{"placement"}
 	}
@@ -51,7 +51,7 @@ func (a *application) deploy(path *field.Path, settings *v1alpha1.DeploymentSett
 	if settings == nil {
 		return
 	}
-	all := a.deployments()
+	all := deploymentsOf(a.objects)
 	if len(all) == 0 {
 		a.errs = append(a.errs, field.Forbidden(path, "the component has no Deployment"))
 		return
@@ -210,7 +210,7 @@ func hasSeparateValue(arguments []any, i int) bool {
 func (a *application) switchFeatures(path *field.Path, gates []v1alpha1.FeatureGate) {
 	for i, gate := range gates {
 		known, found := []string{}, false
-		for _, obj := range a.deployments() {
+		for _, obj := range deploymentsOf(a.objects) {
 			for _, container := range object.MapsAt(object.PodSpec(obj), "containers") {
 				var names []string
 				for _, has := range featureGates(container) {

@@ -12,6 +12,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // OfPods returns the cause of the newest pod that has one, with the name of the pod; empty if all only need time. events are
@@ -139,9 +141,7 @@ func isReady(pod corev1.Pod) bool {
 const maxMessage = 300
 
 func withMessage(reason, message string) string {
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
-	}
+	message = text.Truncate(message, maxMessage)
 	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 

@@ -9,15 +9,15 @@ const maxEdits = 2
 func Nearest(word string, candidates []string) (nearest string) {
 	best := min(len(word)/3, maxEdits) + 1
 	for _, candidate := range candidates {
-		if edits := distance(word, candidate); edits < best {
+		if edits := EditDistance(word, candidate); edits < best {
 			nearest, best = candidate, edits
 		}
 	}
 	return nearest
 }
 
-// distance returns the Levenshtein distance of two texts, in bytes.
-func distance(a, b string) int {
+// EditDistance returns the number of bytes to insert, delete or replace to turn a into b.
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rulebook"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const explainLong = `Explain a validation rule: the consequence of a violation, the fix and the source, with manifests
@@ -60,7 +61,7 @@ func knownRule(cmd *cobra.Command, args []string) error {
 		return cli.WrongUsage(fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
 	}
 	const few = 5
-	unlike := func(id string) bool { return !strings.Contains(id, args[0]) && cli.EditDistance(id, args[0]) > 2 }
+	unlike := func(id string) bool { return !strings.Contains(id, args[0]) && text.EditDistance(id, args[0]) > 2 }
 	if like := slices.DeleteFunc(rulebook.IDs(), unlike); len(like) > 0 && len(like) <= few {
 		return cli.WrongUsage(fmt.Errorf("unknown rule %q; did you mean %s?", args[0], strings.Join(like, " or ")))
 	}

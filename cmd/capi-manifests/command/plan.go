@@ -258,7 +258,7 @@ func (f *planFlags) registerOverrides(cmd *cobra.Command) {
 
 // renderRelease returns the components of the cluster, and the bundles of all images of the release.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
-	settings, err := readSettings(f.settings)
+	settings, err := release.ReadSettings(f.settings)
 	if err != nil {
 		return operand.Set{}, nil, err
 	}

@@ -5,20 +5,15 @@ package command
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
@@ -44,7 +39,7 @@ func newSettings() *cobra.Command {
 		Short:             "List what can be set for the providers of a release",
 		Long:              settingsLong,
 		Example:           settingsExample,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              cli.AtLeastOneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
 		ValidArgsFunction: cli.CompleteSources,
 		RunE: func(cmd *cobra.Command, sources []string) error {
 			all, err := settable(cmd, sources)
@@ -85,26 +80,4 @@ func placeholders(bundle extractor.Bundle) map[string]string {
 		}
 	}
 	return values
-}
-
-// readSettings reads the settings of a file: a ClusterAPI object, or only its spec.
-func readSettings(file string) (setting.Settings, error) {
-	if file == "" {
-		return setting.Settings{}, nil
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return setting.Settings{}, err
-	}
-	var cluster struct {
-		v1alpha1.ClusterAPI     `json:",inline"`
-		v1alpha1.ClusterAPISpec `json:",inline"`
-	}
-	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
-		return setting.Settings{}, &operand.SettingError{Err: fmt.Errorf("reading %s: want a ClusterAPI object or its spec: %w", file, err)}
-	}
-	if cluster.Kind == "" {
-		return setting.Of(cluster.ClusterAPISpec), nil
-	}
-	return setting.Of(cluster.Spec), nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // FlagError suggests similar flags for an unknown one.
@@ -37,7 +39,7 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 	}
 	var matches []match
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		distance := EditDistance(name, flag.Name)
+		distance := text.EditDistance(name, flag.Name)
 		part := len(name) > 2 && (strings.Contains(flag.Name, name) || strings.Contains(name, flag.Name))
 		if distance <= 2 || part {
 			matches = append(matches, match{"--" + flag.Name, distance})
@@ -49,25 +51,4 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 		like = append(like, m.flag)
 	}
 	return like
-}
-
-// EditDistance returns the number of letters to insert, delete or replace to turn a into b.
-func EditDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// The actions that only plan has, beside those of package predecessor.
+// The actions that only plan has, beside the actions of package predecessor.
 const (
 	// Remove means that an installed object is not in the release, and would be deleted.
 	Remove predecessor.Action = "remove"

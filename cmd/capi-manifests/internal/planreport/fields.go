@@ -3,22 +3,22 @@
 package planreport
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // changedFields returns the paths of the fields that differ between an object and the result of a dry run. It ignores the fields that the
 // API server and the installer write themselves: a plan has no certificates and no owners.
 func changedFields(actual, result *unstructured.Unstructured) []string {
-	return differences("", compared(actual).Object, compared(result).Object)
+	changed := object.ChangedFields(compared(actual).Object, compared(result).Object)
+	return slices.DeleteFunc(changed, func(path string) bool { return strings.HasSuffix(path, caBundle) })
 }
 
 // compared returns a copy of an object with the compared fields.
@@ -43,33 +43,3 @@ func compared(o *unstructured.Unstructured) *unstructured.Unstructured {
 
 // caBundle is the field in which the installer, or another controller, writes a CA.
 const caBundle = ".caBundle"
-
-// differences returns the paths of different values below a path.
-func differences(path string, before, after any) (paths []string) {
-	if equality.Semantic.DeepEqual(before, after) || strings.HasSuffix(path, caBundle) {
-		return nil
-	}
-	beforeMap, isMap := before.(map[string]any)
-	afterMap, isMapToo := after.(map[string]any)
-	if isMap && isMapToo {
-		keys := slices.Sorted(maps.Keys(beforeMap))
-		for _, key := range slices.Sorted(maps.Keys(afterMap)) {
-			if _, both := beforeMap[key]; !both {
-				keys = append(keys, key)
-			}
-		}
-		for _, key := range keys {
-			paths = append(paths, differences(strings.TrimPrefix(path+"."+key, "."), beforeMap[key], afterMap[key])...)
-		}
-		return paths
-	}
-	beforeList, isList := before.([]any)
-	afterList, isListToo := after.([]any)
-	if isList && isListToo && len(beforeList) == len(afterList) {
-		for i := range beforeList {
-			paths = append(paths, differences(fmt.Sprintf("%s[%d]", path, i), beforeList[i], afterList[i])...)
-		}
-		return paths
-	}
-	return []string{path}
-}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"fmt"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+func ExampleChangedFields() {
+	before := map[string]any{"spec": map[string]any{"replicas": int64(1), "args": []any{"a"}, "containers": []any{map[string]any{"image": "a"}}}}
+	after := map[string]any{"spec": map[string]any{"replicas": int64(1), "args": []any{"a", "b"}, "containers": []any{map[string]any{"image": "b"}}, "paused": true}}
+	fmt.Println(object.ChangedFields(before, after))
+	// Output: [spec.args spec.containers[0].image spec.paused]
+}
