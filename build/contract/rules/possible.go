@@ -43,10 +43,21 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 			findings = append(findings, finding)
 		}
 	}
-	if len(findings) > 0 && len(checkValid(d)) > 0 {
-		return nil // crd/valid reports the cause
+	return withoutInvalidSchemas(d, slices.Compact(findings))
+}
+
+// withoutInvalidSchemas drops the findings at schemas with an invalid keyword: crd/valid reports the cause.
+func withoutInvalidSchemas(d *contract.Definition, findings []contract.Finding) []contract.Finding {
+	if len(findings) == 0 {
+		return nil
 	}
-	return slices.Compact(findings)
+	invalid := map[string]bool{}
+	for _, cause := range checkValid(d) {
+		if keyword := strings.LastIndex(cause.Field, "."); keyword > 0 {
+			invalid[cause.Field[:keyword]] = true
+		}
+	}
+	return slices.DeleteFunc(findings, func(f contract.Finding) bool { return invalid[f.Field] })
 }
 
 // rejectionsOf returns the reasons for which the API server rejects the simplest object of an edited schema; none if the schema cannot be
