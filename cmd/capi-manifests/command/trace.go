@@ -59,7 +59,7 @@ func (o *traceOptions) run(cmd *cobra.Command, kind, name string) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := cluster.Kinds(cmd.Context(), kind)
+	kinds, err := cluster.Kinds(kind)
 	if err != nil {
 		return err
 	}

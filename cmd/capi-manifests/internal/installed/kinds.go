@@ -3,7 +3,6 @@
 package installed
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 
 // Kinds returns the kinds for a word that kubectl accepts, such as deploy, Deployment or deployments.apps. It is empty if the cluster
 // has no such kind.
-func (c *Cluster) Kinds(_ context.Context, word string) ([]schema.GroupKind, error) {
+func (c *Cluster) Kinds(word string) ([]schema.GroupKind, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil, err

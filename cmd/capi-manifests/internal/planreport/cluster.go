@@ -4,7 +4,6 @@ package planreport
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // The actions that only plan has, beside the actions of package predecessor.
@@ -151,17 +151,14 @@ func causes(answer contract.Answer) string {
 // details describes the action in the table.
 func (a Action) details() string {
 	const shown = 4
-	text := strings.Join(a.Fields[:min(shown, len(a.Fields))], ", ")
-	if more := len(a.Fields) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
+	details := text.First(shown, a.Fields)
 	if a.Restarts {
-		text += " (pods restart)"
+		details += " (pods restart)"
 	}
 	if a.Message != "" {
-		text = strings.TrimPrefix(text+"; "+a.Message, "; ")
+		details = strings.TrimPrefix(details+"; "+a.Message, "; ")
 	}
-	return text
+	return details
 }
 
 // leftBehind returns the objects of cluster-capi-operator that have the kind of a
