@@ -11,7 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// ClusterProfile is the kind of cluster for which a bundle is built. It
+// ClusterProfile is the kind of cluster that a bundle is built for. It
 // implements pflag.Value.
 type ClusterProfile string
 

@@ -14,7 +14,7 @@ import (
 // ProviderType is the type of a Cluster API provider.
 type ProviderType string
 
-// The provider types, in the order in which providers are installed.
+// The provider types, in the order of installation.
 const (
 	Core             ProviderType = "core"
 	Bootstrap        ProviderType = "bootstrap"
@@ -47,7 +47,7 @@ type Metadata struct {
 	// InstallOrder orders bundles of the same type; lower comes first. 0 means not
 	// set.
 	InstallOrder int `json:"installOrder,omitempty"`
-	// ClusterProfile is the kind of cluster for which the bundle is built. The installer ignores
+	// ClusterProfile is the kind of cluster that the bundle is built for. The installer ignores
 	// it.
 	ClusterProfile ClusterProfile `json:"clusterProfile,omitempty"`
 }
@@ -72,7 +72,7 @@ type Bundle struct {
 	// Profile distinguishes the bundles of an image with several; empty if the
 	// layout has only one.
 	Profile string
-	// Attributes are additional attributes of metadata.yaml, which the installer ignores.
+	// Attributes are additional attributes of metadata.yaml. The installer ignores them.
 	Attributes map[string]any
 	// Manifests is the unmodified content of the manifests file (YAML documents). It must not
 	// be modified.

@@ -129,8 +129,8 @@ func (f Files) Complete() (Files, bool) {
 	return nil, false
 }
 
-// Listing returns the digest of metadata.json, which contains the digest of the
-// manifests. It is empty if there is no such file.
+// Listing returns the digest of metadata.json; empty if there is no such file.
+// The file contains the digest of the manifests.
 func (f Files) Listing() digest.Digest {
 	data, ok := f[path.Join(bundleRoot, metadataJSON)]
 	if !ok {
@@ -296,7 +296,7 @@ func (r *reader) file(dir string, limit int, names ...string) (file string, data
 
 // Files encodes the bundle in the first layout. It omits the profile, because the
 // layout has only one bundle. It fails if Bundles would reject the files, or if the
-// bundle has an install order, for which the layout has no key.
+// bundle has an install order, because the layout has no key for it.
 func (b Bundle) Files() (Files, error) {
 	if b.Metadata.InstallOrder != 0 {
 		return nil, fmt.Errorf("writing %s: %s has no key for the install order %d", b.Metadata.ProviderName, metadataJSON, b.Metadata.InstallOrder)
@@ -315,7 +315,7 @@ func (b Bundle) Files() (Files, error) {
 	return files, nil
 }
 
-// IsProfile reports whether a directory is that of one profile: it has metadata.yaml and the manifests itself.
+// IsProfile reports whether a directory is a profile: it has metadata.yaml and the manifests itself.
 func IsProfile(fsys fs.FS) bool {
 	return exists(fsys, metadataYAML) && (exists(fsys, manifestsYAML) || exists(fsys, manifestsBare))
 }

@@ -86,7 +86,7 @@ func weight(bundles []Bundle) (total int64) {
 	return total
 }
 
-// of returns the result with the key of an image, which fetchers do not know.
+// of returns the result with the key of an image. Fetchers do not know the key.
 func (r Result) of(image imagesjson.Image) Result {
 	bundles := slices.Clone(r.Bundles)
 	for n := range bundles {

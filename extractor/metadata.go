@@ -22,7 +22,7 @@ import (
 )
 
 // Validate returns all errors of the metadata. The provider name must be a valid object name, the
-// type must be known, and the version, which may be empty, must fit into the ClusterAPI object.
+// type must be known, and the version must be empty or fit into the ClusterAPI object.
 func (m Metadata) Validate() error {
 	o := object{values: map[string]any{"provider name": m.ProviderName, "provider type": string(m.ProviderType)}}
 	o.require("provider name", "provider type")
@@ -178,7 +178,7 @@ func oneDocument(data []byte) (map[string]any, []error) {
 	return values, nil
 }
 
-// splitErrors splits the error of a YAML decoder, which can join several.
+// splitErrors splits the error of a YAML decoder, because it can join several.
 func splitErrors(err error) (errs []error) {
 	several, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {

@@ -28,7 +28,7 @@ import (
 type LifecycleHooks struct {
 	// Address is the address to listen on.
 	Address string
-	// Limit is the duration for which a version delays Clusters; 0 means lifecyclehook.DefaultLimit.
+	// Limit is how long a version delays Clusters; 0 means lifecyclehook.DefaultLimit.
 	Limit time.Duration
 	// Profile is the TLS security profile of the cluster.
 	Profile *tlsprofile.Profile

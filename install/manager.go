@@ -272,7 +272,7 @@ func byOthers(reporter *status.Reporter) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !reporter.LastWritten(e.ObjectNew) }}
 }
 
-// retainedCRD selects the beginning, the end and the deletion of retained CRDs, which conditions name.
+// retainedCRD selects the beginning, the end and the deletion of retained CRDs: conditions name them.
 var retainedCRD = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool { return isRetained(e.ObjectOld) != isRetained(e.ObjectNew) },
@@ -281,8 +281,8 @@ var retainedCRD = predicate.Funcs{
 
 func isRetained(crd client.Object) bool { return v1alpha1.AllowsAdoption(crd.GetAnnotations()) }
 
-// checkedCRD selects the unmanaged CRDs of the ClusterAPI object in a cache, which the
-// installer checks, and the CRD of the API that checks them instead.
+// checkedCRD selects the CRDs that the installer checks (the unmanaged CRDs of the
+// ClusterAPI object in a cache) and the CRD of the API that checks them instead.
 func checkedCRD(reader client.Reader) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(crd client.Object) bool {
 		cluster := &v1alpha1.ClusterAPI{}

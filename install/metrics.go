@@ -16,8 +16,8 @@ import (
 )
 
 // registerMetrics registers the metrics of the controllers with the registry that
-// the manager serves. If a process has several managers, the metrics are those of
-// the last one.
+// the manager serves. If a process has several managers, the last one provides
+// the metrics.
 func registerMetrics(reader client.Reader) {
 	collector := &status.Metrics{Reader: reader}
 	metrics.Registry.Unregister(collector)

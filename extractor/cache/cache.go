@@ -25,9 +25,9 @@ import (
 // Cached is a Fetcher that calls Next once for each image. It is safe for concurrent use
 // and must not be copied after first use.
 //
-// Errors are those of Next and are not cached. Errors of the store are logged to
-// the logger of the context; they may cause another fetch or use memory, but
-// never fail Fetch. A corrupt entry is removed and fetched again.
+// Errors of Next are returned and not cached. Errors of the store are logged to the
+// logger of the context; they may cause another fetch or use memory, but never fail
+// Fetch. A corrupt entry is removed and fetched again.
 type Cached struct {
 	// Next fetches images that are not cached.
 	Next extractor.Fetcher
@@ -40,7 +40,7 @@ type Cached struct {
 }
 
 // Fetch returns the bundles of an image, from the cache or from Next. Concurrent
-// callers with the same reference share one fetch, which is canceled only when the
+// callers with the same reference share one fetch. It is canceled only when the
 // contexts of all callers have ended.
 func (c *Cached) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	image, err := digestIn(reference)

@@ -31,7 +31,7 @@ const DefaultMaxBytes = 512 << 20
 //
 //	<dir>/images/sha256-<hex>   the bundles of an image
 //	<dir>/layers/sha256-<hex>   the index of a layer
-//	<dir>/signatures/sha256-<hex> the signatures with which an image was accepted
+//	<dir>/signatures/sha256-<hex> the accepted signatures of an image
 //	<dir>/pinned                the images that are never removed
 //
 // The first line of a file is the digest of the rest; the second line is its kind and key.

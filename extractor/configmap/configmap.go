@@ -56,7 +56,7 @@ const (
 	CompressedManifests = "manifests.yaml.zst"
 )
 
-// MaxSlices is the maximum number of ConfigMaps of a bundle, which is the limit of
+// MaxSlices is the maximum number of ConfigMaps of a bundle: the limit of
 // configMaps in the ClusterAPI status.
 const MaxSlices = 64
 
@@ -73,9 +73,9 @@ func (e *Error) Error() string { return "ConfigMap " + e.ConfigMap + ": " + e.Er
 func (e *Error) Unwrap() error { return e.Err }
 
 // Bundles returns one result for each bundle in the ConfigMaps of a release,
-// sorted by the bundle's name, which is the only set field of the image. It
-// ignores ConfigMaps without the label, and bundles that have only ConfigMaps of
-// other releases; Others returns the latter.
+// sorted by the bundle's name, the only set field of the image. It ignores
+// ConfigMaps without the label, and bundles that have only ConfigMaps of other
+// releases; Others returns the latter.
 //
 // All errors of a bundle are in its result, each of type *Error. They are an
 // extractor.ErrInvalid, except for missing slices, which may be created later.

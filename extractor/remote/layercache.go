@@ -125,8 +125,8 @@ func (l *layerCache) load(ctx context.Context, layer v1.Hash, limits overlay.Lim
 }
 
 // maxMemory limits the size of all indexes in memory, and maxIndex the size of one, in bytes. With a store, maxStored
-// limits the size of one: indexes of base layers, which many images share, are much smaller. Larger ones contain the
-// files of bundles (7 MiB for sixteen real providers), and are read again only with their image.
+// limits the size of one: indexes of shared base layers are much smaller. Larger ones contain the files of bundles (7
+// MiB for sixteen real providers), and are read again only with their image.
 const maxMemory, maxIndex, maxStored = 16 * mib, mib, 32 << 10
 
 func (l *layerCache) remember(layer v1.Hash, index *overlay.Index) {

@@ -15,13 +15,13 @@ const (
 	// AnnotationLayer is the digest of the layer with the bundle. Lower layers
 	// are not part of the bundle.
 	AnnotationLayer = "capi-operator.openshift.io/manifests-layer"
-	// AnnotationListing is the digest of metadata.json, which contains the digest of
-	// the manifests.
+	// AnnotationListing is the digest of metadata.json. That file contains the
+	// digest of the manifests.
 	AnnotationListing = "capi-operator.openshift.io/manifests-listing"
 )
 
-// LocatorAnnotations returns the locator of an image with files in layer. In the layout of profiles, which has no listing, the values
-// are empty: they disable the locator of a base image.
+// LocatorAnnotations returns the locator of an image with files in layer. The layout of profiles has no listing: its values are
+// empty, to disable the locator of a base image.
 func LocatorAnnotations(layer v1.Hash, files extractor.Files) map[string]string {
 	if files.Listing() == "" {
 		return map[string]string{AnnotationLayer: "", AnnotationListing: ""}

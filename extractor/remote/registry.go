@@ -51,7 +51,7 @@ func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 }
 
 // Open opens an image and returns its verified manifest. For an index, it returns the manifest of the
-// image for Platform. Errors are those of Fetch.
+// image for Platform. It returns the same errors as Fetch.
 func (r *Registry) Open(ctx context.Context, reference string) (*fetch.Image, []byte, error) {
 	image, raw, err := r.open(ctx, reference)
 	return image, raw, withOrigin(err, reference, "")

@@ -49,7 +49,7 @@ func Nested(inner, outer string) bool {
 	}
 }
 
-// named is a name as containers/image parses it, which also requires a repository.
+// named is a name as containers/image parses it: with a repository.
 type named string
 
 func (n named) Name() string   { return string(n) }

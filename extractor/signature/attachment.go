@@ -25,7 +25,7 @@ const (
 	maxAllSignature = 16 << 20
 )
 
-// AttachmentTag returns the tag under which cosign, podman and skopeo store the sigstore signatures of an image in its
+// AttachmentTag returns the tag that cosign, podman and skopeo give the sigstore signatures of an image in its
 // repository: sha256-<hex>.sig.
 func AttachmentTag(manifest digest.Digest) string {
 	return strings.ReplaceAll(manifest.String(), ":", "-") + ".sig"

@@ -40,7 +40,8 @@ type location struct {
 	Attachments *bool  `json:"use-sigstore-attachments"`
 }
 
-// ReadLocations reads the files *.yaml of a directory, which need not exist. A scope in two files is an error.
+// ReadLocations reads the files *.yaml of a directory. The directory need not exist. A scope in two files is
+// an error.
 func ReadLocations(dir string) (Locations, error) {
 	all := Locations{Registries: map[string]location{}}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -158,7 +159,7 @@ func otherFormat(ctx context.Context, image *fetch.Image, manifest digest.Digest
 
 func (l location) attachments() bool { return l.Attachments == nil || *l.Attachments }
 
-// missing describes the locations in which no signature was found.
+// missing describes the searched locations without a signature.
 func (l location) missing(manifest digest.Digest) string {
 	reason := "signature not found"
 	if l.attachments() {

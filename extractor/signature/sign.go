@@ -35,7 +35,7 @@ type payload struct {
 	Optional map[string]any `json:"optional"`
 }
 
-// Attach adds a signature to the attachment of an image, which is stored under AttachmentTag. before is the existing
+// Attach adds a signature to the attachment of an image, stored under AttachmentTag. before is the existing
 // attachment, or nil. It is returned unchanged if it has a signature of the same statement by the same key.
 //
 // identity is the name of the image in the signature, such as "quay.io/example/provider:v1.2.3", and manifest the

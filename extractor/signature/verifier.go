@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signature checks the signatures of images before their content is used. The rules are those of a
-// signature policy; the signatures come from the image's repository, also in mirrors.
+// Package signature checks the signatures of images before their content is used. A signature policy has the
+// rules; the signatures come from the image's repository, also in mirrors.
 //
 //	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry}
 //	fetcher := &signature.Verified{Verifier: verifier, Next: cached}
@@ -50,7 +50,7 @@ func (v *Verified) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 // Verifier checks images against a policy. It is safe for concurrent use and must not be copied after first use.
 //
 // As in CRI-O, the policy's scope and the identity in the signature are matched against the payload reference,
-// independent of the source, and the signatures are those of the image itself, not those of an index that lists it. The
+// independent of the source. Only signatures of the image itself count, not signatures of an index that lists it. The
 // sources of the image are tried in order, until one has signatures that the policy accepts.
 //
 // An acceptance is cached by reference, policy and signatures. After RecheckAfter the signatures are read again; if
@@ -64,7 +64,7 @@ type Verifier struct {
 	LocationsDir string
 	// TempDir is the directory for temporary files; "" means os.TempDir.
 	TempDir string
-	// RecheckAfter is the time after which the signatures of an accepted image are read again; 0 means an hour.
+	// RecheckAfter is how long the signatures of an accepted image are not read again; 0 means an hour.
 	RecheckAfter time.Duration
 
 	// Store stores the signatures of accepted images, so that they are accepted after a restart while their sources are

@@ -2,11 +2,11 @@
 
 // Package adoption decides which existing objects a version adopts:
 //
-//   - objects with the annotation adopt-existing in the cluster, which an administrator
-//     sets, or the installer when it retains a CRD;
+//   - objects with the annotation adopt-existing in the cluster: an administrator sets
+//     it, or the installer when it retains a CRD;
 //   - ClusterRoles that only the aggregation controller has recreated;
 //   - CRDs that are no longer unmanaged, if they are compatible;
-//   - objects of cluster-capi-operator, which are handed over first.
+//   - objects of cluster-capi-operator, after they are handed over.
 package adoption
 
 import (
@@ -134,8 +134,8 @@ func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine
 	return errors.Join(failed...)
 }
 
-// Formerly maps each CRD that is no longer unmanaged to the number of the newest version in
-// which it was.
+// Formerly maps each CRD that is no longer unmanaged to the number of the newest version
+// that left it unmanaged.
 func Formerly(versions []v1alpha1.Version, unmanaged []string) map[string]int64 {
 	found := map[string]int64{}
 	for _, version := range versions {

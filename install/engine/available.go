@@ -34,7 +34,7 @@ func (e *Engine) Available(ctx context.Context, rev Revision, result Result) boo
 // available: nothing is known of it.
 func (e *Engine) availableInCache(ctx context.Context, phase revision.Phase) bool {
 	for _, obj := range phase.Objects {
-		if object.GroupKind(obj) == probe.CompatibilityRequirement { // a check, which no provider needs to run
+		if object.GroupKind(obj) == probe.CompatibilityRequirement { // a check; no provider needs it to run
 			continue
 		}
 		switch actual, err := referenceTo(obj).Read(ctx, e.Reader); {

@@ -54,7 +54,7 @@ type Engine struct {
 	kept      keeper
 }
 
-// Apply is the manner in which a revision is applied.
+// Apply has the options of applying a revision.
 type Apply struct {
 	// Ordered applies a phase only when the previous one is complete. Otherwise all phases
 	// are applied: they were complete before, and an object that becomes unready must not
@@ -205,7 +205,7 @@ func (e *Engine) Remove(ctx context.Context, rev Revision, how Remove) (Removal,
 	return out, nil
 }
 
-// Remove is the manner in which a revision is removed.
+// Remove has the options of removing a revision.
 type Remove struct {
 	// Orphan are the objects that stay, without owner.
 	Orphan sets.Set[object.Identity]

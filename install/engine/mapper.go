@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// knownMappings is a mapper that keeps each mapping it has found. A cache asks for one at each read, and controller-runtime's
-// mapper, which drops none either, searches all groups of the cluster each time.
+// knownMappings is a mapper that keeps each mapping it has found. A cache asks for one at each read. controller-runtime's
+// mapper drops none either, but searches all groups of the cluster each time.
 type knownMappings struct {
 	meta.RESTMapper
 	known sync.Map // of *meta.RESTMapping by schema.GroupVersionKind

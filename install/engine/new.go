@@ -47,9 +47,8 @@ type Connection struct {
 	Log logr.Logger
 }
 
-// New returns an engine with its own cache, which holds only installed objects:
-// cluster-scoped objects, and those in the providers' namespace. The cache runs while
-// Start does.
+// New returns an engine. Its own cache holds only installed objects: cluster-scoped
+// objects, and objects in the providers' namespace. The cache runs while Start does.
 func New(to Connection) (*Engine, error) {
 	tracking, err := managedcache.NewTrackingCache(to.Log, to.Config, cache.Options{
 		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
@@ -112,8 +111,8 @@ func Assemble(of Parts) (*Engine, error) {
 // Start runs the cache until the context ends.
 func (e *Engine) Start(ctx context.Context) error { return e.cache.Start(ctx) }
 
-// Source returns a source of requests: one after each event of an installed object, which is
-// counted before.
+// Source returns a source of requests: it counts each event of an installed object, and then
+// emits one.
 func (e *Engine) Source(request reconcile.Request) source.Source {
 	return e.cache.Source(handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		e.Changes.Observe(object.IdentityOf(o))

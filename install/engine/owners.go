@@ -63,8 +63,8 @@ func (o Owners) Set(version string, obj metav1.Object) error {
 }
 
 // ownerOf returns the owner of the objects of a version. Its UID is derived from the
-// version's name, which is never reused, rather than from the revision ConfigMap, so
-// the objects keep their owner when a deleted ConfigMap is recreated.
+// version's name, not from the revision ConfigMap: the objects keep their owner when
+// a deleted ConfigMap is recreated. Names are never reused.
 func ownerOf(version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

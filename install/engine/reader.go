@@ -23,7 +23,7 @@ type Reader struct {
 	Live client.Reader
 }
 
-// isCached reports whether the cache of installed objects holds those of a namespace; empty for cluster-scoped objects.
+// isCached reports whether the cache of installed objects covers a namespace; empty for cluster-scoped objects.
 func isCached(namespace string) bool {
 	return namespace == "" || namespace == v1alpha1.OperandNamespace
 }

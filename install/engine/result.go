@@ -39,7 +39,7 @@ func (a Action) Writes() bool { return a != Idle && a != Progressed && a != Coll
 
 // Result is the result of applying a revision.
 type Result struct {
-	// Invalid is the defect of a revision for which nothing was requested; nil if there is none.
+	// Invalid is the defect of a revision, found before any request; nil if there is none.
 	Invalid error
 	// Phases are the results of the phases that were reached.
 	Phases []Phase
@@ -188,7 +188,7 @@ func (r Result) Rejections() (found []*Rejection) {
 	return found
 }
 
-// Reference identifies an object and the version of the API in which it is read.
+// Reference identifies an object and the API version that it is read in.
 type Reference struct {
 	object.Identity
 	// APIVersion is the version of the API, without its group.

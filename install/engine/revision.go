@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Revision is a set of objects in the phases in which they are applied. It is not changed after it was made.
+// Revision is a set of objects in phases, in apply order. It is immutable.
 type Revision struct {
 	// Name is the version that the revision is a part of.
 	Name string
@@ -97,9 +97,9 @@ func reversed(phase revision.Phase) revision.Phase {
 	return phase
 }
 
-// asApplied returns a copy of an object without the adopt-existing annotation, which only
-// the installer reads, and without the rules of an aggregated ClusterRole, which the
-// aggregation controller writes.
+// asApplied returns a copy of an object without the adopt-existing annotation (only the
+// installer reads it) and without the rules of an aggregated ClusterRole (the aggregation
+// controller writes them).
 func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := obj.DeepCopy()
 	if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {

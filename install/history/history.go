@@ -50,7 +50,7 @@ const (
 type Entry struct {
 	// Version is its name, such as 4.22.0-3.
 	Version string `json:"version"`
-	// Revision is its number, by which entries are sorted.
+	// Revision is its number. Entries are sorted by it.
 	Revision int64 `json:"revision"`
 	// Release is the release of its images.json.
 	Release string `json:"release,omitempty"`
@@ -69,7 +69,7 @@ type Entry struct {
 	ImagesJSON string `json:"imagesJSON,omitempty"`
 }
 
-// Observation is the state from which the record is updated.
+// Observation is the input of an update of the record.
 type Observation struct {
 	Status v1alpha1.ClusterAPIStatus
 	// Started is the creation time of the desired version; zero if it is not known.

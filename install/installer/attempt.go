@@ -95,8 +95,8 @@ type attempt struct {
 	next      time.Duration
 	// replaced is the event about values that admission plugins replace.
 	replaced []status.Event
-	// taken are the objects of cluster-capi-operator that this reconcile has adopted, and
-	// adopted those of the whole rollout.
+	// taken and adopted are the objects of cluster-capi-operator adopted in
+	// this reconcile and in the whole rollout.
 	taken   []object.Identity
 	adopted adoption.Taken
 	// err is the first error that ended the attempt, or the errors of all objects.
@@ -231,8 +231,8 @@ func (v version) checkKey() compatibility.Key {
 }
 
 // applyAndAdopt applies the phases, and again as long as it may adopt colliding objects. It
-// does so also after an error, which may concern another object. The objects of the next
-// phase collide only after those of this one are adopted.
+// does so also after an error, because the error may concern another object. The objects of
+// the next phase collide only after those of this one are adopted.
 func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.older(s)}

@@ -42,7 +42,7 @@ func (c contest) pause() time.Duration {
 	}
 }
 
-// memory is the time after the last revert in which another one counts as the next in a row.
+// memory is how long after the last revert another one still counts as the next in a row.
 func (c contest) memory() time.Duration { return c.pause() + time.Minute }
 
 // paused reports whether the installer must not revert an object at a time.

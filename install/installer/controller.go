@@ -120,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return r.report(ctx, s.Cluster, outcome, current)
 }
 
-// withRemoval returns the outcome of an installation with that of removals. A removal is
+// withRemoval merges the outcomes of an installation and of removals. A removal is
 // reported once the desired version is installed; before, its error is returned.
 func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 	outcome.Events = append(outcome.Events, removed.Events...)

@@ -17,10 +17,10 @@ import (
 // CAPIInstallerRolloutStuck uses the same time.
 const defaultProgressTimeout = 30 * time.Minute
 
-// deadlineOf returns the time by which the rollout of a version must make progress: one
-// period after the last state change of a phase, or after the installer started to
-// progress, whichever is later. Both times are in the status. So a restart does not
-// extend the deadline, and the time while the installer was paused does not count.
+// deadlineOf returns the deadline for progress of a version's rollout: one period after
+// the last state change of a phase, or after the installer started to progress,
+// whichever is later. Both times are in the status. So a restart does not extend the
+// deadline, and the time while the installer was paused does not count.
 func deadlineOf(version v1alpha1.Version, conditions []metav1.Condition, now time.Time, period time.Duration) time.Time {
 	last := startOfProgress(conditions, now)
 	if len(version.Phases) == 0 {
@@ -34,8 +34,8 @@ func deadlineOf(version v1alpha1.Version, conditions []metav1.Condition, now tim
 	return last.Add(period)
 }
 
-// startOfProgress returns the time at which the installer started to progress: now if
-// it has not started, the zero time if it stopped because of the deadline.
+// startOfProgress returns the time when the installer started to progress: now if it
+// has not started, the zero time if it stopped because of the deadline.
 func startOfProgress(conditions []metav1.Condition, now time.Time) time.Time {
 	progressing := meta.FindStatusCondition(conditions, string(status.Installer)+status.Progressing)
 	switch {

@@ -29,7 +29,7 @@ var immutable = map[schema.GroupKind][]string{
 	{Kind: "Secret"}:                     {"data", "type", "immutable"},
 }
 
-// withDeletions adds to a rejection the commands that delete the objects of which the API server rejects only immutable fields.
+// withDeletions adds to a rejection the commands that delete the objects rejected only because of immutable fields.
 func withDeletions(rejection *engine.Rejection) error {
 	var commands []string
 	for _, rejected := range rejection.Objects {

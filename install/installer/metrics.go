@@ -10,7 +10,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 )
 
-// These metrics count writes, which the status does not record.
+// These metrics count writes: the status does not record them.
 var (
 	objectOperations = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capi_installer_object_operations_total",

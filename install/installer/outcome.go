@@ -39,7 +39,8 @@ func (a attempt) outcome() status.Outcome {
 	return outcome
 }
 
-// migrationPause is the time between two passes over the instances of a CRD, in which the API server serves others.
+// migrationPause is the time between two passes over the instances of a CRD, left to the API server for other
+// requests.
 const migrationPause = time.Second
 
 // problems returns an outcome for each problem of the attempt.

@@ -103,7 +103,7 @@ func removingPhase(phase engine.RemovedPhase) v1alpha1.Phase {
 	return out
 }
 
-// mergePhases adds the phases of versions that are being removed to those of the others.
+// mergePhases returns the phases of installed versions and of versions that are being removed.
 func mergePhases(installed, removed map[string][]v1alpha1.Phase) map[string][]v1alpha1.Phase {
 	if installed == nil {
 		return removed

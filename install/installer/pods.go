@@ -20,13 +20,13 @@ import (
 	"github.com/capi-installer/capi-installer/internal/podproblem"
 )
 
-// lateAfter is the time after which the pods of a Deployment are read: one that becomes available by then needs no explanation.
-// While the Deployment is late they are read again after the same time, because a change of a pod causes no reconcile: pods are
-// not watched.
+// lateAfter is how long a Deployment may be unavailable before its pods are read: one that becomes available by then needs no
+// explanation. While the Deployment is late they are read again after the same time, because a change of a pod causes no
+// reconcile: pods are not watched.
 const lateAfter = 10 * time.Second
 
-// explain returns a result in which each Deployment that is late has the cause that keeps its pods from working. It
-// returns the time until an explanation is due; 0 if no Deployment is waited for. A cause that cannot be read is omitted.
+// explain returns the result with a cause for each late Deployment: the problem of its pods. It returns the time until an
+// explanation is due; 0 if no Deployment is waited for. A cause that cannot be read is omitted.
 func (r *Reconciler) explain(ctx context.Context, result engine.Result, entry v1alpha1.Version, now time.Time) (explained engine.Result, next time.Duration) {
 	explained = result
 	explained.Phases = slices.Clone(result.Phases)

@@ -25,8 +25,9 @@ import (
 )
 
 // A finalizer preserves the deleted ClusterAPI object until everything is removed: its spec
-// lists the unmanaged CRDs, which the uninstall must not delete, and its conditions report
-// what the uninstall waits for. docs/adr/0010-uninstall-finalizer.md has the alternatives.
+// lists the unmanaged CRDs, so the uninstall does not delete them, and its conditions
+// report what the uninstall waits for. docs/adr/0010-uninstall-finalizer.md has the
+// alternatives.
 
 // hold adds the finalizer to the ClusterAPI object, unless no version exists. It is called
 // before the first object of a version is written.
@@ -102,7 +103,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 }
 
 // deleteRevisions deletes the revision ConfigMaps of a deleted ClusterAPI object. The garbage collector deletes them only
-// after the object. ConfigMaps without this owner, which a deletion with --cascade=orphan leaves, stay.
+// after the object. ConfigMaps without this owner stay: a deletion with --cascade=orphan leaves them.
 func (s state) deleteRevisions(ctx context.Context, writer client.Writer) error {
 	if s.orphaning() || s.Cluster.Name == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 // DefaultLimit is the default limit of the time that a version delays Clusters.
 const DefaultLimit = 30 * time.Minute
 
-// retryInterval is the time after which Cluster API asks again.
+// retryInterval is the delay until Cluster API asks again.
 const retryInterval = 15 * time.Second
 
 // State is the input of a decision.
@@ -82,7 +82,7 @@ func (b Blocker) String() string {
 
 // Decision is the answer to Cluster API.
 type Decision struct {
-	// RetryAfter is the time after which Cluster API asks again; 0 lets the Cluster continue.
+	// RetryAfter is the delay until Cluster API asks again; 0 lets the Cluster continue.
 	RetryAfter time.Duration
 	// Message is the reason of a delay.
 	Message string

@@ -5,6 +5,6 @@
 //
 //	ClusterAPI status --Read--> State --State.Blocker--> Blocker --Decide--> Decision --Handler--> Cluster API
 //
-// Registration maintains the ExtensionConfig by which Cluster API finds the Server. docs/adr/0009-lifecycle-hooks.md has
+// Registration maintains the ExtensionConfig that leads Cluster API to the Server. docs/adr/0009-lifecycle-hooks.md has
 // the reasons.
 package lifecyclehook

@@ -42,7 +42,7 @@ func desired(version string, caBundle []byte, series capicontract.Series) *unstr
 	config := newExtensionConfig(version)
 	config.SetAnnotations(map[string]string{coreSeriesAnnotation: series.String()})
 	config.Object["spec"] = map[string]any{
-		"namespaceSelector": map[string]any{}, // without a selector, which only the webhook of Cluster API sets, no Cluster matches
+		"namespaceSelector": map[string]any{}, // without a selector no Cluster matches; only the webhook of Cluster API sets a default
 		"clientConfig": map[string]any{
 			"caBundle": base64.StdEncoding.EncodeToString(caBundle),
 			"service":  map[string]any{"namespace": v1alpha1.OperatorNamespace, "name": Name, "port": int64(ServicePort)},

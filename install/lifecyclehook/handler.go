@@ -33,7 +33,7 @@ type Handler struct {
 	notified string // the key of the last event
 }
 
-// maxRequest is the largest accepted request in bytes: a Cluster, which the API server limits to 3 MiB, and settings.
+// maxRequest is the largest accepted request in bytes: a Cluster (the API server accepts up to 3 MiB) and settings.
 const maxRequest = 4 << 20
 
 // blockingResponse is the response of every blocking hook.

@@ -71,7 +71,7 @@ func (r *Registration) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 // errNotServed is the error of a kind that the API server does not serve.
 var errNotServed = errors.New("the API server does not serve ExtensionConfigs")
 
-// nextLook returns the delay after which the API server is asked again for the kind; 0 if it has no CRD, whose creation
+// nextLook returns the delay until the API server is asked again for the kind; 0 if it has no CRD, because its creation
 // causes a reconcile.
 func (r *Registration) nextLook(ctx context.Context) time.Duration {
 	if r.Client.Get(ctx, client.ObjectKey{Name: CRD}, object.CRDMetadata()) == nil {

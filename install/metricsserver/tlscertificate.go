@@ -18,8 +18,8 @@ import (
 )
 
 // certificate is the serving certificate in a directory. Each connection reads the
-// files: scrapes are rare, and file watches easily miss the replacement of the
-// symbolic link by which a mounted Secret is updated.
+// files: scrapes are rare, and file watches easily miss the update of a mounted
+// Secret, the replacement of a symbolic link.
 type certificate struct {
 	dir string
 

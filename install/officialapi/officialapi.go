@@ -60,7 +60,7 @@ func (s *Source) Get(ctx context.Context) (*operatorv1alpha1.ClusterAPI, error) 
 }
 
 // AddUnmanaged adds the unmanaged CRDs of the official object to the spec of
-// cluster, which the caller must not write back.
+// cluster. The caller must not write cluster back.
 func (s *Source) AddUnmanaged(ctx context.Context, cluster *v1alpha1.ClusterAPI) error {
 	official, err := s.Get(ctx)
 	if official == nil || err != nil {

@@ -112,7 +112,7 @@ func settingErrors(list field.ErrorList) (errs []error) {
 	return errs
 }
 
-// ofType describes a provider, which may have no type, in messages.
+// ofType describes a provider in messages. It may have no type.
 func ofType(provider string, providerType extractor.ProviderType) string {
 	if providerType == "" {
 		return provider

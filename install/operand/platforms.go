@@ -12,8 +12,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Platforms are the platforms of a cluster: in OpenShift the platform type, such as "AWS";
-// in other clusters one or more names, for each of which an infrastructure provider is installed.
+// Platforms are the platforms of a cluster: in OpenShift the platform type, such as "AWS"; in
+// other clusters one or more names, each with its own infrastructure provider.
 type Platforms []string
 
 // platformNone is the platform of clusters that provision no infrastructure, and need no

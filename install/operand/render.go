@@ -30,7 +30,7 @@ func Render(inputs Inputs) (Set, error) {
 	return render(inputs, func(*unstructured.Unstructured) error { return nil })
 }
 
-// RenderPacked is Render with packed CRDs (internal/crdpack), which take little memory.
+// RenderPacked is Render with packed CRDs (internal/crdpack): they take little memory.
 func RenderPacked(inputs Inputs) (Set, error) { return render(inputs, crdpack.Pack) }
 
 // render renders bundles. pack is called for each object once its content is complete.

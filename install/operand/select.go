@@ -78,7 +78,7 @@ func byProfile(a, b extractor.Bundle) int {
 	return cmp.Or(cmp.Compare(a.Metadata.OCPPlatform, b.Metadata.OCPPlatform), cmp.Compare(a.Profile, b.Profile))
 }
 
-// notInName matches text that may occur in the name of a profile, but not in that of a provider.
+// notInName matches text that may occur in the name of a profile, but not in a provider's name.
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // divide separates the bundles for some platforms from those for other platforms.

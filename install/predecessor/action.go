@@ -16,15 +16,15 @@ type Action string
 const (
 	// Create means that the object does not exist.
 	Create Action = "create"
-	// Adopt means that cluster-capi-operator's object equals that of the version
-	// except for its labels, annotations and owner.
+	// Adopt means that cluster-capi-operator's object equals the version's
+	// object except for its labels, annotations and owner.
 	Adopt Action = "adopt"
 	// AdoptAndChange means that fields of cluster-capi-operator's object change in
 	// addition.
 	AdoptAndChange Action = "adopt and change"
 	// Change means that fields of an installed object change.
 	Change Action = "change"
-	// Keep means that an installed object equals that of the version.
+	// Keep means that an installed object equals the version's object.
 	Keep Action = "keep"
 	// Collide means that the object belongs to another user or controller; the
 	// installation stops there.
@@ -34,7 +34,7 @@ const (
 )
 
 // ActionFor returns the action for the object of a version and the actual object in
-// the cluster, which is nil if it does not exist.
+// the cluster; actual is nil if it does not exist.
 func ActionFor(desired, actual *unstructured.Unstructured) Action {
 	switch {
 	case actual == nil:

@@ -36,8 +36,8 @@ func HandOver(o *unstructured.Unstructured) (*unstructured.Unstructured, error) 
 	return changed, nil
 }
 
-// renamed returns the managed fields in which the fields of cluster-capi-operator
-// belong to the installer.
+// renamed returns the managed fields after the installer becomes the owner of
+// cluster-capi-operator's fields.
 func renamed(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	theirs := func(entry metav1.ManagedFieldsEntry) bool { return heldBy(entry, FieldOwner) }
 	at := slices.IndexFunc(entries, theirs)

@@ -34,8 +34,8 @@ const (
 	FieldOwner = v1alpha1.Prefix + "/InstallerController"
 )
 
-// Revision returns the number of cluster-capi-operator's revision to which an
-// object belongs, and whether the object belongs to cluster-capi-operator at all.
+// Revision returns the number of an object's revision of cluster-capi-operator,
+// and whether the object belongs to cluster-capi-operator at all.
 func Revision(o *unstructured.Unstructured) (int64, bool) {
 	number, err := strconv.ParseInt(o.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
 	return number, err == nil && labelled(o) && controllerless(o) &&

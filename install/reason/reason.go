@@ -136,7 +136,7 @@ func (e Entry) WithStep(cause string) string {
 }
 
 // WithoutStep returns the cause in a message of WithStep. A message of another version of
-// the installer, which may name another step, is returned as it is.
+// the installer may name another step; it is returned as it is.
 func (e Entry) WithoutStep(message string) string {
 	if step := e.NextStep(); step != "" {
 		return strings.TrimSuffix(message, "; "+step)

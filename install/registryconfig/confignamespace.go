@@ -15,11 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Watch calls changed for every change of the pull secret and of the
-// ConfigMaps in its namespace, some of which contain certificates. It watches only
-// their metadata and does not wait for the watch to start: a cluster may lack these
-// objects, or the permission to watch them, and they are read anyway when an image
-// is pulled.
+// Watch calls changed for every change of the pull secret and of the ConfigMaps in
+// its namespace, because some contain certificates. It watches only their metadata
+// and does not wait for the watch to start: a cluster may lack these objects, or
+// the permission to watch them, and they are read anyway when an image is pulled.
 func (r *Registries) Watch(mgr manager.Manager, changed func()) error {
 	namespace, byName := configNamespace, map[client.Object]cache.ByObject{&corev1.Secret{}: named(pullSecret)}
 	if r.Namespace != "" {

@@ -185,7 +185,7 @@ type guardedWriter struct {
 }
 
 // Delete deletes a CRD. It returns an *inUseError for a CRD that has instances. Of obj it uses only the identity: some
-// versions of boxcutter pass the desired object, which has no status.
+// versions of boxcutter pass the desired object, without a status.
 func (w guardedWriter) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	if !object.IsCRD(obj) {
 		return fmt.Errorf("deleting %s: it is not a CustomResourceDefinition", object.Describe(obj))

@@ -48,9 +48,9 @@ func conversionFailed(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
 }
 
-// listKind returns the list kind of a CRD. It prefers the storage version, for which a
-// list needs no conversion, to other served versions. The version is empty if none is
-// served.
+// listKind returns the list kind of a CRD. It prefers the storage version to other
+// served versions, because its list needs no conversion. The version is empty if none
+// is served.
 func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	served := ""
 	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {

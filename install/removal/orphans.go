@@ -65,13 +65,13 @@ func (o Orphan) Retained() bool {
 		kind.Group == "cluster.x-k8s.io" || strings.HasSuffix(kind.Group, ".cluster.x-k8s.io")
 }
 
-// listTimeout bounds the list of one kind. The API server lists instances only through the conversion webhook of their CRD, which may
-// not answer.
+// listTimeout bounds the list of one kind. The API server lists instances only through the conversion webhook of their CRD, and the
+// webhook may not answer.
 const listTimeout = 5 * time.Second
 
-// Find returns the orphans, in the order in which they are removed. It lists the metadata of all kinds that the installer may list.
-// unlisted are the causes for groups of kinds that the API server does not list: their objects are missing. They must not keep the
-// installer from anything else.
+// Find returns the orphans in order of removal. It lists the metadata of all kinds that the installer may list. unlisted are the
+// causes for groups of kinds that the API server does not list: their objects are missing. They must not keep the installer from
+// anything else.
 func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found []Orphan, unlisted []error, err error) {
 	if s.Discovery == nil {
 		return nil, nil, nil
@@ -107,8 +107,7 @@ func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found [
 	return found, unlisted, nil
 }
 
-// searched returns the namespace in which the objects of a resource are listed, which is empty for all, and whether the installer may
-// list them.
+// searched returns the namespace to list a resource in (empty means all), and whether the installer may list it.
 func searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resource metav1.APIResource) (namespace string, allowed bool) {
 	version, err := schema.ParseGroupVersion(groupVersion)
 	if err != nil || !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "delete") {

@@ -24,8 +24,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes
-// a version from that list. So before a CRD is applied, its instances are written again, which stores them in the storage version, and the list
+// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes a
+// version from that list. So before a CRD is applied, its instances are written again. This stores them in the storage version. Then the list
 // is reduced to that version.
 //
 // If the new manifest lacks the storage version too, a CRD without instances first gets the versions of both. With instances it is left
@@ -59,7 +59,7 @@ func (e *MigratingError) Error() string {
 	return fmt.Sprintf("writing the instances of CustomResourceDefinition %s again, which drops the stored version(s) %q: %d written", e.CRD, e.Versions, e.Written)
 }
 
-// DropVersions prepares a CRD of the cluster for a manifest that lacks versions in which instances can be stored. It returns a
+// DropVersions prepares a CRD of the cluster for a manifest that lacks some of its stored versions. It returns a
 // *MigratingError if it must be called again. It changes only CRDs that belong to the installer or may be adopted.
 func (r *Remover) DropVersions(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
 	crd := &unstructured.Unstructured{}
@@ -216,7 +216,7 @@ func migrationRules(group string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list", "patch"}}}
 }
 
-// droppedVersions returns the versions in which instances of a CRD can be stored and that a manifest lacks.
+// droppedVersions returns the stored versions of a CRD that a manifest lacks.
 func droppedVersions(crd, manifest *unstructured.Unstructured) []string {
 	stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
 	kept := versionsOf(manifest)
@@ -232,7 +232,7 @@ func versionsOf(crd *unstructured.Unstructured) (names []string) {
 	return names
 }
 
-// storageVersion returns the name of the version in which a CRD stores instances.
+// storageVersion returns the name of the storage version of a CRD.
 func storageVersion(crd *unstructured.Unstructured) string {
 	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
 		if version["storage"] == true {

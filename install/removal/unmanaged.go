@@ -28,8 +28,8 @@ import (
 // other owner.
 
 // ReleaseCRDs removes our metadata from the named CRDs: the label, the annotations, and
-// the field ownership, which would cause conflicts for other clients. It skips CRDs for
-// which ours returns false; if ours is nil, it covers all.
+// the field ownership, because it would cause conflicts for other clients. It skips a
+// CRD if ours returns false; if ours is nil, it covers all.
 func (r *Remover) ReleaseCRDs(ctx context.Context, names []string, ours func(*unstructured.Unstructured) bool) error {
 	var failed []error
 	for _, name := range names {
@@ -69,7 +69,7 @@ func (c crds) release(ctx context.Context, crd *unstructured.Unstructured) error
 }
 
 // RemoveRequirements deletes the CompatibilityRequirements of a removed version,
-// including those of CRDs that were unmanaged only temporarily.
+// also for CRDs that were unmanaged only temporarily.
 func (r *Remover) RemoveRequirements(ctx context.Context, owner string) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(compatibility.RequirementVersionKind.GroupVersion().WithKind(compatibility.RequirementVersionKind.Kind + "List"))

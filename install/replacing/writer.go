@@ -23,8 +23,8 @@ import (
 )
 
 // immutable has the immutable field of each kind whose objects hold no state, so that an object can be replaced instead.
-// The selector of a Deployment is not among them: the pods of the old one would end before those of the new one start. Nor
-// is the template of a Job, because a new Job would run again.
+// The selector of a Deployment is not among them: the old pods would end before the new ones start. Nor is the template of
+// a Job, because a new Job would run again.
 var immutable = map[schema.GroupKind]string{object.RoleBinding: "roleRef", object.ClusterRoleBinding: "roleRef"}
 
 // Writer is a writer that deletes and creates an object if the API server rejects only a change of its immutable field.

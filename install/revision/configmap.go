@@ -26,11 +26,11 @@ const (
 	dataKey = "manifests.json.zst"
 )
 
-// ConfigMaps returns the ConfigMaps of a version: the revision ConfigMap, which has
-// the name of the version, and, if the stored set does not fit into it, further
-// parts named <name>.1 and so on. They are immutable. A finalizer preserves each
-// one until the teardown is complete, because the teardown needs their objects.
-// owner is the controller of the revision ConfigMap. Once the revision ConfigMap is
+// ConfigMaps returns the ConfigMaps of a version: the revision ConfigMap with the
+// name of the version and, if the stored set does not fit into it, further parts
+// named <name>.1 and so on. They are immutable. A finalizer preserves each one
+// until the teardown is complete, because the teardown needs their objects. owner
+// is the controller of the revision ConfigMap. Once the revision ConfigMap is
 // created, call SetOwner for the other parts.
 func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
 	chunks := slices.Collect(slices.Chunk(stored.Data, chunkSize))

@@ -185,7 +185,7 @@ func (s Stored) Decode() (operand.Set, error) {
 	return set, nil
 }
 
-// DecodePacked is Decode with packed CRDs (internal/crdpack), which take little memory.
+// DecodePacked is Decode with packed CRDs (internal/crdpack): they take little memory.
 func (s Stored) DecodePacked() (operand.Set, error) {
 	if err := s.verify(); err != nil {
 		return operand.Set{}, &Error{Err: err}

@@ -18,7 +18,7 @@ import (
 )
 
 // Phase is a step of the rollout: its objects are applied, and become ready, before
-// those of the next phase.
+// the next phase begins.
 type Phase struct {
 	// Name is a DNS-1035 label, unique within a revision.
 	Name string
@@ -113,7 +113,7 @@ func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, 
 }
 
 // Misspelled returns the unmanaged CRDs that are likely typing errors: no component has them, but one has a CRD with almost the same
-// name, which is named too.
+// name. It adds that name.
 func Misspelled(set operand.Set, unmanaged []string) (found []string) {
 	var names []string
 	for _, component := range set.Operands {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package revision converts a set of operands into its stored form, which
-// ConfigMaps hold, and into the phases in which its objects are applied. It also
-// names and numbers versions. It is pure: it has no client and no context.
+// Package revision converts a set of operands into its stored form (the data of
+// ConfigMaps) and into the phases of its rollout. It also names and numbers
+// versions. It is pure: it has no client and no context.
 package revision
 
 import "fmt"

@@ -29,8 +29,8 @@ const (
 	caKey          = "ca.crt"
 )
 
-// RecheckInterval is the time after which certificates and Secrets are checked again. They
-// are not watched: the installer may not list Secrets.
+// RecheckInterval is the time between two checks of certificates and Secrets. They are not
+// watched: the installer may not list Secrets.
 const RecheckInterval = 10 * time.Minute
 
 // Issuer issues certificates with the authority in the cluster.

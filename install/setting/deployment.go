@@ -84,7 +84,7 @@ type fieldChange struct {
 	apply func(map[string]any) error
 }
 
-// podChanges returns the changes of pod specs, which every Deployment of the component gets.
+// podChanges returns the changes of pod specs, for every Deployment of the component.
 func podChanges(s v1alpha1.DeploymentSettings) (changes []fieldChange) {
 	change := func(is bool, field string, apply func(pod map[string]any)) {
 		if is {

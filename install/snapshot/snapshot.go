@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot reads the state on which both controllers decide, consistently:
-// the ClusterAPI object and the revision ConfigMaps.
+// Package snapshot reads the state behind the decisions of both controllers,
+// consistently: the ClusterAPI object and the revision ConfigMaps.
 //
-// A cache can be stale, for a moment or, after a restart, for long. A controller
-// that decides on stale data could recreate the objects of a version that is
-// already removed. Read returns the state of the API server. It reads the content
-// of the ConfigMaps, which is large, from the cache if the cache is current. Confirmed
-// remembers that the cache was current, so that a rollout does not list the ConfigMaps
-// at each step.
+// A cache can be stale, for a moment or, after a restart, for long. A controller that
+// decides on stale data could recreate the objects of a version that is already
+// removed. Read returns the state of the API server. The ConfigMaps are large: it
+// reads them from the cache if the cache is current. Confirmed remembers that the
+// cache was current, so that a rollout does not list the ConfigMaps at each step.
 package snapshot
 
 import (

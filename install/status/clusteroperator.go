@@ -49,8 +49,8 @@ func (k *knownOperator) read(object *configv1.ClusterOperator, err error) error 
 }
 
 // writeClusterOperator writes the status of the known ClusterOperator if it differs from
-// that of the ClusterAPI object, which must have been read after it. It does nothing if
-// there is none.
+// the status of the ClusterAPI object. The ClusterAPI object must have been read after
+// the ClusterOperator. Without a ClusterOperator it does nothing.
 func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome Outcome) error {
 	if !r.operator.known || r.operator.object == nil {
 		return nil
@@ -104,8 +104,8 @@ func observedRelease(cluster *v1alpha1.ClusterAPI) string {
 	return ""
 }
 
-// operandVersions returns the release, which the cluster's upgrade waits for, and
-// the providers that are installed with it.
+// operandVersions returns the release and the providers that are installed with
+// it. The cluster's upgrade waits for the release.
 func operandVersions(release string, cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
 	versions := []configv1.OperandVersion{{Name: "operator", Version: release}}
 	if current := cluster.Status.Version(cluster.Status.CurrentVersion); current != nil {

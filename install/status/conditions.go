@@ -182,8 +182,8 @@ func overrideNames(overrides []v1alpha1.ImageOverride) string {
 	return strings.Join(names, ", ")
 }
 
-// maxMessage is the limit of a condition's message in characters, from metav1.Condition. With a longer one, which a hundred
-// rejected objects cause, the API server rejects the whole status.
+// maxMessage is the limit of a condition's message in characters, from metav1.Condition. A hundred rejected objects would
+// cause a longer one, and the API server would reject the whole status.
 const maxMessage = 32 << 10
 
 // stamp shortens the message and sets the transition time of each condition. A time in the future comes from a clock

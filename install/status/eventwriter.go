@@ -72,8 +72,8 @@ func isRetryable(err error) bool {
 	return !errors.As(err, &apiError) || apiError.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
 }
 
-// newEvent returns an event about the ClusterAPI object, which may be gone already.
-// Events about cluster-scoped objects are in namespace default.
+// newEvent returns an event about the ClusterAPI object. The object may be gone
+// already. Events about cluster-scoped objects are in namespace default.
 func newEvent(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Event {
 	host, _ := os.Hostname()
 	at := metav1.NewTime(now)

@@ -82,7 +82,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	gauges(out).cluster(cluster)
 }
 
-// gauges is the channel to which metrics are sent.
+// gauges is the channel that receives metrics.
 type gauges chan<- prometheus.Metric
 
 func (g gauges) set(description *prometheus.Desc, value float64, labels ...string) {

@@ -24,17 +24,16 @@ import (
 )
 
 // Reporter writes outcomes to the ClusterAPI object and, if the API exists, to the
-// ClusterOperator. It writes only changes. Both controllers share one Reporter,
-// which writes one status at a time.
+// ClusterOperator. It writes only changes. Both controllers share one Reporter. It writes one
+// status at a time.
 //
 // It computes each write from live reads, because a cached object could be older
 // than a write of the other controller. It reads and writes the ClusterAPI object after
 // it has read the ClusterOperator. So a ClusterOperator that is computed from an outdated
 // ClusterAPI object is rejected as a conflict, even between two processes.
 //
-// During a rollout it makes fewer requests: it starts with the objects that it knows, which
-// causes a conflict if they are outdated, and writes a change that only reports progress after
-// an interval.
+// During a rollout it makes fewer requests: it starts with the objects that it knows (outdated
+// ones cause a conflict), and writes a change that only reports progress after an interval.
 type Reporter struct {
 	// Client writes.
 	Client client.Client
@@ -53,7 +52,7 @@ type Reporter struct {
 	cluster  *v1alpha1.ClusterAPI // as it was last written; nil if it was not
 	version  atomic.Value         // its resource version, a string
 	written  time.Time            // time of the last write
-	took     time.Duration        // duration of the last write, with that of the ClusterOperator
+	took     time.Duration        // duration of the last write, including the ClusterOperator
 	events   struct {
 		once sync.Once
 		eventWriter
@@ -67,8 +66,8 @@ func (r *Reporter) now() time.Time {
 	return time.Now()
 }
 
-// Emit writes events about the ClusterAPI object, which may be gone already. An
-// event that cannot be written is logged and is not an error.
+// Emit writes events about the ClusterAPI object. The object may be gone
+// already. An event that cannot be written is logged and is not an error.
 func (r *Reporter) Emit(ctx context.Context, about *v1alpha1.ClusterAPI, events ...Event) {
 	r.events.once.Do(func() { r.events.client = r.Client })
 	r.events.write(ctx, about, events, r.now())
@@ -82,14 +81,14 @@ type Change func(*v1alpha1.ClusterAPIStatus)
 type Reported struct {
 	// Cluster is the ClusterAPI object as written.
 	Cluster *v1alpha1.ClusterAPI
-	// Postponed is the time after which the outcome must be reported again, because
-	// it was not written; 0 if it was.
+	// Postponed is the delay until the outcome must be reported again, because it
+	// was not written; 0 if it was.
 	Postponed time.Duration
 }
 
-// Report writes an outcome of a controller together with a change of the status,
-// which may be nil, and the events. read is the ClusterAPI object as the controller has
-// read it from the API server at the start of its reconcile; nil if it has not.
+// Report writes an outcome of a controller together with a change of the status (nil
+// for none) and the events. read is the ClusterAPI object as the controller has read it
+// from the API server at the start of its reconcile; nil if it has not.
 func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, change Change) (Reported, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -172,7 +171,7 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 	}
 }
 
-// replaceCondition replaces or adds a condition, which has its transition time already.
+// replaceCondition replaces or adds a condition. Its transition time is already set.
 func replaceCondition(conditions *[]metav1.Condition, condition metav1.Condition) {
 	if before := meta.FindStatusCondition(*conditions, condition.Type); before != nil {
 		*before = condition
@@ -181,10 +180,10 @@ func replaceCondition(conditions *[]metav1.Condition, condition metav1.Condition
 	*conditions = append(*conditions, condition)
 }
 
-// update writes the status if the change modifies it, and then the events: those of
-// the transitions, and those of the caller even if the status cannot be written. It starts
-// with the object read, and reads it if that is nil or outdated. It returns the object as
-// it is in the cluster, and the time for which it postpones the write.
+// update writes the status if the change modifies it, and then the events: one per
+// transition, and the caller's events even if the status cannot be written. It starts with
+// the object read, and reads it if that is nil or outdated. It returns the object as it is
+// in the cluster, and the delay of a postponed write.
 func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, time.Duration, error) {
 	var cluster, before *v1alpha1.ClusterAPI
 	var postponed time.Duration

@@ -48,7 +48,7 @@ type Reconciler struct {
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
 	// Variables are values for variables in the manifests; they take precedence over
-	// those of the cluster.
+	// the cluster's values.
 	Variables map[string]string
 
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object
@@ -132,7 +132,7 @@ func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files
 }
 
 // repairedConfigMaps returns the ConfigMaps in the operator's namespace, after it has
-// repaired those of the desired and the current version.
+// repaired the ones of the desired and the current version.
 func (r *Reconciler) repairedConfigMaps(ctx context.Context, state snapshot.Snapshot) ([]corev1.ConfigMap, error) {
 	wrote, err := r.repairConfigMaps(ctx, state.Cluster, state.ConfigMaps)
 	if err != nil || !wrote {

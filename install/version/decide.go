@@ -22,8 +22,8 @@ import (
 //
 // It renders nothing while the desired version matches the inputs and its
 // ConfigMaps are readable. If they are unreadable, it stores them again, provided
-// that rendering gives the same objects. A newer renderer may give other objects,
-// which make a new version.
+// that rendering gives the same objects. A newer renderer may give other objects.
+// They make a new version.
 func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.Inputs), cluster.Spec.UnmanagedCRDs)

@@ -13,10 +13,10 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// nextVersion returns the name and the number of the new version: those of a
-// ConfigMap that has the same objects and no entry in the status yet, or else the
-// next ones. numbered are further versions whose numbers are taken, from the status
-// of OpenShift's own ClusterAPI object.
+// nextVersion returns the name and the number of the new version. It takes them
+// from a ConfigMap that has the same objects and no entry in the status yet; else
+// they are the next ones. numbered are further versions whose numbers are taken,
+// from the status of OpenShift's own ClusterAPI object.
 func nextVersion(release string, versions, numbered []v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) (string, int64, error) {
 	history := slices.Concat(versions, numbered)
 	for _, configMap := range existing {

@@ -15,9 +15,9 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// BeyondProgress ignores the updates of the ClusterAPI object that only report the progress
-// of the installer controller: the phases of versions, and conditions that are not those
-// of the version controller. It also ignores verdicts on signatures, which the version controller writes.
+// BeyondProgress ignores the updates of the ClusterAPI object that only report the progress of the
+// installer controller: the phases of versions, and conditions that the version controller does not
+// write. It also ignores verdicts on signatures: the version controller writes them.
 var BeyondProgress = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, known := e.ObjectOld.(*v1alpha1.ClusterAPI)
 	after, alsoKnown := e.ObjectNew.(*v1alpha1.ClusterAPI)

@@ -43,10 +43,9 @@ func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.Clu
 	return wrote, nil
 }
 
-// checkOwner returns an error unless the ClusterAPI object, which is the owner of
-// the revision ConfigMaps, still exists and is not being deleted. It reads the
-// object again before ConfigMaps are written, because pulling images may have taken
-// long.
+// checkOwner returns an error unless the ClusterAPI object, the owner of the
+// revision ConfigMaps, still exists and is not being deleted. It reads the object
+// again before ConfigMaps are written, because pulling images may have taken long.
 func (r *Reconciler) checkOwner(ctx context.Context, owner *v1alpha1.ClusterAPI) error {
 	cluster := &v1alpha1.ClusterAPI{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {

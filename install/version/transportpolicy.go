@@ -89,8 +89,8 @@ func transportPolicy() ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
-// differs returns the fields in which the specs differ. A field that the release
-// does not set must have the API server's default.
+// differs returns the fields that differ between the specs. A field that the
+// release does not set must have the API server's default.
 func differs(want, got *unstructured.Unstructured) ([]string, error) {
 	a, err := spec(want)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // configName is the name of OpenShift's configuration objects.
 const configName = "cluster"
 
-// variables returns the values of variables in manifests: those that every cluster has, and r.Variables, which take
-// precedence.
+// variables returns the values of variables in manifests: the ones that every cluster has, and r.Variables. The
+// latter take precedence.
 func (r *Reconciler) variables(ctx context.Context) (map[string]string, error) {
 	server := &configv1.APIServer{}
 	if err := r.config(ctx, server); err != nil {
@@ -39,7 +39,7 @@ func (r *Reconciler) variables(ctx context.Context) (map[string]string, error) {
 	return values, nil
 }
 
-// proxy returns the settings of the cluster's proxy, and without a Proxy object those of the program's environment.
+// proxy returns the settings of the cluster's proxy; without a Proxy object, the program's environment sets them.
 func (r *Reconciler) proxy(ctx context.Context) (map[string]string, error) {
 	proxy := &configv1.Proxy{}
 	if err := r.config(ctx, proxy); err != nil {

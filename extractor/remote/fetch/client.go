@@ -154,8 +154,8 @@ func (c *Client) transport() *transport.Transport {
 	return c.defaultTransport
 }
 
-// Close closes the idle connections of the default transport, which Settings without
-// Transport use.
+// Close closes the idle connections of the default transport, the one of Settings
+// without Transport.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +170,7 @@ func (i *Image) Digest() v1.Hash { return i.digest }
 // Sources returns the image's sources in order.
 func (i *Image) Sources() []mirror.Source { return slices.Clone(i.sources) }
 
-// HealthySources returns the image's sources in the order in which they are tried, with recently failed ones last.
+// HealthySources returns the image's sources in the order of attempts, with recently failed ones last.
 func (i *Image) HealthySources() []mirror.Source { return i.client.healthyFirst(i.sources) }
 
 // acceptedTypes are the supported media types of manifests.
@@ -267,7 +267,7 @@ func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
 // another source. If read returns nil, Blob returns even if read did not read the body to its end. If read returns an
 // error, the rest of body is read and verified: the error counts only for verified bytes.
 //
-// The error is that of read, of ctx, or, or joins, a *Error for each source.
+// The error comes from read or ctx, or is or joins a *Error for each source.
 func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read func(body io.Reader) error) error {
 	return i.fetch(ctx, resource{name: i.withLayerNumber(what, d.Digest), kind: "blobs", descriptor: d, limit: d.Size}, read)
 }
@@ -334,7 +334,7 @@ func (i *Image) allowance(more bool) *allowance {
 	return i.allowed.patience
 }
 
-// Waited records a wait for other images, which ended because they were read or failed. It counts as lost time if no source of
+// Waited records a wait for other images. It ended because they were read or failed. It counts as lost time if no source of
 // the image is healthy now: the others waited for the same sources.
 func (i *Image) Waited(d time.Duration) {
 	if !i.client.anyHealthy(i.sources) {

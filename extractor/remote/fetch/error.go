@@ -174,7 +174,7 @@ func statusError(resp *http.Response) error {
 	return e
 }
 
-// withoutQuery returns a URL without credentials and query, which can contain tokens.
+// withoutQuery returns a URL without credentials and query: both can contain tokens.
 func withoutQuery(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

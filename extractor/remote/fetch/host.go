@@ -22,7 +22,7 @@ type host struct {
 	challengeMutex mutex // held by the request that determines the challenge
 
 	mu             sync.Mutex
-	addr           netip.Addr // at which it was reached
+	addr           netip.Addr // of the last connection
 	pausedUntil    time.Time  // end of the pause that it requested
 	failures       int        // connections without response since the last response
 	stalls         int        // stalled or truncated bodies and missing responses since the last complete body
@@ -136,8 +136,7 @@ func (h *host) recordFailure() {
 	h.unhealthyFor(wait/2 + rand.N(wait/2))
 }
 
-// stallPause is the time for which a host is tried last after its first stall. It doubles with each further
-// stall.
+// stallPause is how long a host is tried last after its first stall. It doubles with each further stall.
 const stallPause = 2 * time.Minute
 
 // recordStall records that the host did not respond in time, or that a body stalled or was truncated. Trying

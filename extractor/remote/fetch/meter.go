@@ -19,7 +19,7 @@ type Meter struct {
 
 type meterKey struct{}
 
-// WithMeter returns a context in which m counts requests.
+// WithMeter returns a context whose requests m counts.
 func WithMeter(ctx context.Context, m *Meter) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

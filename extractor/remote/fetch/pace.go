@@ -114,8 +114,8 @@ func (a *allowance) timeout(silent error) (time.Duration, error) {
 	return a.Silence, silent
 }
 
-// hopeless reports whether the rest of a response of which some bytes took a time is not worth waiting for, because
-// another source is left.
+// hopeless reports whether the rest of a response is not worth waiting for, because another source is left. Its
+// first bytes took the given time.
 func (a *allowance) hopeless(bytes, rest int64, took time.Duration) bool {
 	if !a.leaves || took < a.least() || rest <= 0 {
 		return false

@@ -27,7 +27,7 @@ type request struct {
 	host        *host
 	allowance   *allowance
 	writes      bool                 // the request writes to the repository
-	mounts      string               // repository from which it mounts a blob
+	mounts      string               // source repository of a blob mount
 	credentials keychain.Credentials // of the last request
 }
 

@@ -31,7 +31,7 @@ type sessionKey struct{ host, scopes string }
 type session struct {
 	mutex       mutex
 	token       string
-	credentials keychain.Credentials // with which the token was fetched
+	credentials keychain.Credentials // of the token request
 	expires     time.Time
 }
 
@@ -190,8 +190,8 @@ func (s *session) bearerToken(ctx context.Context, a *request, c challenge, stal
 	return "Bearer " + token, nil
 }
 
-// The maximum size of the response of a token server in bytes, the lifetime of a token without "expires_in", and the
-// time before its end at which a token is renewed. See the distribution project's "Token Authentication Specification".
+// The maximum size of the response of a token server in bytes, the lifetime of a token without "expires_in", and how
+// long before its end a token is renewed. See the distribution project's "Token Authentication Specification".
 const (
 	maxTokenResponse     = 64 << 10
 	defaultTokenLifetime = time.Minute

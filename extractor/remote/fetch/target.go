@@ -81,7 +81,7 @@ func (r *request) exchangeAuthorized(req *http.Request) (*http.Response, error) 
 	return nil, r.sourceError(err)
 }
 
-// exchange sends one request, which closes its body, and does not follow redirects. It fails after a time without progress.
+// exchange sends one request, closes its body, and does not follow redirects. It fails after a time without progress.
 func (r *request) exchange(req *http.Request, body io.ReadCloser, auth string) (*http.Response, error) {
 	own := req.URL.Host == r.source.Host()
 	ctx, cancel := context.WithCancelCause(transport.NewContext(req.Context(), transport.Route{

@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// DigestError reports that a registry, a mirror or a file has other bytes than those of the digest.
+// DigestError reports that the bytes of a registry, a mirror or a file do not match the digest.
 type DigestError struct {
 	// Want is the expected digest. Got is the digest of the bytes; empty if their size is wrong.
 	Want, Got string

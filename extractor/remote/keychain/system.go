@@ -39,7 +39,7 @@ func (s System) Resolve(ctx context.Context, repository string) (Credentials, er
 	return c, nil
 }
 
-// source returns the entry and the file of credentials, which the library does not report.
+// source returns the entry and the file of credentials, because the library does not report them.
 func source(ctx context.Context, c Credentials, file, repository string) (key, origin string) {
 	for _, path := range authFiles(file) {
 		data, err := os.ReadFile(path)

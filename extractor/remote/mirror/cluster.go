@@ -32,7 +32,7 @@ type Cluster struct {
 // Rules returns the rules, made with the parser of registries.conf; see Parse for dir and errors.
 //
 // They are the rules that the machine config operator writes for the nodes:
-//   - The mirrors of all objects for one source are merged into one list, which keeps the order of each object. Mirrors
+//   - The mirrors of all objects for one source are merged into one list that keeps the order of each object. Mirrors
 //     without an order between them, and contradictions, are sorted by name.
 //   - Mirrors of digest mirror sets and of content source policies serve references by digest only, the mirrors of tag
 //     mirror sets references by tag only.
@@ -62,7 +62,8 @@ func (c Cluster) allowed() []string {
 	return slices.Clone(c.Sources.AllowedRegistries)
 }
 
-// RegistriesConf returns the rules as the text of a registries.conf, which cannot express allowedRegistries.
+// RegistriesConf returns the rules as the text of a registries.conf. The format cannot express
+// allowedRegistries.
 func (c Cluster) RegistriesConf() ([]byte, error) {
 	conf := struct {
 		Registries []sysregistriesv2.Registry `toml:"registry"`
@@ -189,10 +190,10 @@ func sortedUnique(names []string) []string {
 	return slices.Compact(names)
 }
 
-// merge merges the lists of mirrors of a source by a topological sort, in which the source follows each list without
-// it: next are the mirrors that become free because the mirrors before them in all lists are merged, by name. If there is none, because
-// lists contradict each other, the next one is the first by name. The source is not part of the result if it is last:
-// it is tried after its mirrors anyway.
+// merge merges the lists of mirrors of a source by a topological sort. The source follows each list without it. Next
+// are the mirrors that become free because the mirrors before them in all lists are merged, by name. If there is
+// none, because lists contradict each other, the next one is the first by name. The source is not part of the result
+// if it is last: it is tried after its mirrors anyway.
 func merge(lists [][]string, source string) []string {
 	before, after := map[string]map[string]bool{}, map[string]map[string]bool{}
 	for _, list := range lists {

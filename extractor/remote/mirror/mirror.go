@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mirror determines the sources of an image: its mirrors, in their
-// order, and its own registry. The rules are those of containers-registries.conf(5),
-// read and applied by the code that podman and CRI-O use, and of the cluster
-// objects from which OpenShift writes that file: ImageDigestMirrorSet,
-// ImageTagMirrorSet, ImageContentSourcePolicy and the registrySources of Image "cluster".
+// Package mirror determines the sources of an image: its mirrors, in their order, and its own
+// registry. The rules come from containers-registries.conf(5), read and applied by the code
+// that podman and CRI-O use, and from the cluster objects that OpenShift converts to that
+// file: ImageDigestMirrorSet, ImageTagMirrorSet, ImageContentSourcePolicy and the
+// registrySources of Image "cluster".
 //
 //	rules, err := mirror.Cluster{DigestMirrors: sets}.Rules(dir)
 //	sources, err := rules.Sources("quay.io/example/provider@sha256:…")
@@ -24,7 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
-// Source is a location from which an image can be read.
+// Source is a location of an image.
 type Source struct {
 	// Image is the reference at the source, with the digest or the tag of the image.
 	Image name.Reference
@@ -159,7 +159,8 @@ func (r *Rules) Hosts() []string {
 	return slices.Clone(r.hosts)
 }
 
-// Merge returns rules in which the rules of over replace those of r for the same prefix, as in a drop-in file.
+// Merge returns the rules of r and over. The rules of over take precedence for the same prefix, as in a
+// drop-in file.
 func (r *Rules) Merge(over *Rules) *Rules {
 	if r == nil {
 		return over

@@ -29,7 +29,8 @@ func System() (*Rules, error) {
 	return rules, nil
 }
 
-// Files are rules in files, which are read again when they change. It is safe for concurrent use.
+// Files are rules in files. They are read again when the files change. It is safe for concurrent
+// use.
 type Files struct {
 	// Conf is the path of registries.conf; "" means no file.
 	Conf string
@@ -80,7 +81,7 @@ func fingerprint(conf, dir string) ([sha256.Size]byte, error) {
 	return sha256.Sum256(all.Bytes()), nil
 }
 
-// parsing protects the parser, which caches files for the whole process and can only drop the whole cache.
+// parsing protects the parser: it caches files for the whole process and can only drop the whole cache.
 var parsing sync.Mutex
 
 // read parses a registries.conf and its drop-in files. An empty path is podman's default.

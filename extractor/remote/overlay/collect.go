@@ -56,7 +56,7 @@ var (
 	errOpaqueTop = errors.New("invalid opaque whiteout of the image's root: container runtimes treat it differently")
 )
 
-// entry adds the next entry of the layer. The error is a LimitError, or that of reading content.
+// entry adds the next entry of the layer. The error is a LimitError, or comes from reading content.
 func (c *collector) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -109,8 +109,8 @@ func (c *collector) bundleEntry(parts []string, h *tar.Header, content io.Reader
 	return c.links.record(parts, h)
 }
 
-// hasOverlayAttribute reports whether an entry has an extended attribute with which overlayfs
-// marks opaque directories, redirects and the like.
+// hasOverlayAttribute reports whether an entry has an extended attribute of overlayfs, such
+// as the mark of an opaque directory or a redirect.
 func hasOverlayAttribute(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		name, isAttribute := strings.CutPrefix(key, "SCHILY.xattr.")

@@ -190,7 +190,7 @@ func Decode(data []byte, limits Limits) (*Index, error) {
 	return i, i.readNodes(h.Nodes, rest)
 }
 
-// readNodes reads the nodes and their contents, which must take all of data.
+// readNodes reads the nodes and their contents. They must take all of data.
 func (i *Index) readNodes(nodes []nodeHeader, data []byte) error {
 	for _, n := range nodes {
 		file, err := strconv.Unquote(n.Path)

@@ -36,7 +36,7 @@ const (
 	mib       = kib << 10
 	gib       = mib << 10
 
-	// ratioFloor is the decompressed size up to which Limits.Ratio does not apply.
+	// ratioFloor is the largest decompressed size that Limits.Ratio does not limit.
 	ratioFloor = 64 * mib
 )
 

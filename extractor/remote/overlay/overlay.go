@@ -22,7 +22,7 @@ type Overlay struct {
 	limits   Limits
 	visible  map[string]layerNode
 	refusals map[string]layerNode
-	// whiteouts and opaques are those of all added layers, as in an Index; a file also hides the entries of lower
+	// whiteouts and opaques come from all added layers, as in an Index; a file also hides the entries of lower
 	// layers below its path.
 	whiteouts, opaques map[string]bool
 	size               int64

@@ -26,9 +26,9 @@ type reserveError struct{ error }
 
 // Scan reads a layer of size bytes and returns its index.
 //
-// body returns io.EOF only after all of its bytes were verified, as that of fetch.Image.Blob does. Scan reads it to its
-// end, unless Reserve ends the scan, so an index never has unverified bytes. Errors are those of body, of ctx
-// or of Reserve. An invalid layer is not an error: its Index has an Err.
+// body returns io.EOF only after all of its bytes were verified, as the body in fetch.Image.Blob does. Scan reads it to
+// its end, unless Reserve ends the scan, so an index never has unverified bytes. Errors come from body, ctx or Reserve.
+// An invalid layer is not an error: its Index has an Err.
 func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, error) {
 	source := &source{body: body}
 	reserve := s.Reserve
@@ -67,7 +67,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads the rest, which completes the verification.
+// drain reads the rest, to complete the verification.
 func (s *source) drain(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

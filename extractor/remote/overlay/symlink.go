@@ -12,9 +12,9 @@ import (
 // maxLinks is the maximum number of symlinks in the resolution of one path: Linux's limit.
 const maxLinks = 40
 
-// links are the symlinks of a layer, with their directories. Unpackers create an entry in the directory to which its
-// path resolves at that moment, and links does the same: a symlink can be created through another one, and a hard link
-// to a symlink is a symlink.
+// links are the symlinks of a layer, with their directories. Unpackers resolve the path of an entry at the moment of
+// its creation, and links does the same: a symlink can be created through another one, and a hard link to a symlink is
+// a symlink.
 type links struct {
 	root   linkNode
 	memory int64 // estimate, in bytes; it never decreases
@@ -29,7 +29,7 @@ type linkNode struct {
 	target   string
 }
 
-// resolve returns the path at which an unpacker creates the entry: parts with the symlinks of the layer resolved,
+// resolve returns the path where an unpacker creates the entry: parts with the symlinks of the layer resolved,
 // except the last component. ok is false if the path has too many symlinks.
 func (l *links) resolve(parts []string) (at []string, ok bool, err error) {
 	if len(l.root.children) == 0 || len(parts) == 0 {

@@ -29,8 +29,8 @@ const (
 	reserved addressKind = "link-local or reserved"
 )
 
-// sharedNetworks are private networks in addition to those of RFC 1918: those of carrier-grade NAT (RFC 6598), which
-// clouds use internally, and of benchmarks (RFC 2544).
+// sharedNetworks are private networks in addition to RFC 1918: carrier-grade NAT (RFC 6598; clouds use it
+// internally) and benchmarks (RFC 2544).
 var sharedNetworks = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15")}
 
 // reservedNetworks are never a valid destination.

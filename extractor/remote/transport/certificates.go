@@ -41,8 +41,8 @@ func (e *CertificateError) Error() string {
 func (e *CertificateError) Unwrap() error { return e.Err }
 
 // ParseCAs parses PEM bundles: one for all hosts, such as the key "ca-bundle.crt" of the ConfigMap of Proxy "cluster"
-// (nil means none), and those of single registries by host, as in the ConfigMap that additionalTrustedCA of Image
-// "cluster" names. Its keys have two dots before the port: "mirror.example.com..5000".
+// (nil means none), and one per registry host, as in the ConfigMap that additionalTrustedCA of Image "cluster" names.
+// Its keys have two dots before the port: "mirror.example.com..5000".
 //
 // Invalid bundles are omitted; the error joins a *CertificateError for each, and the CAs contain the others.
 func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
@@ -89,7 +89,7 @@ func checkBundle(bundle []byte) error {
 	return nil
 }
 
-// CertsDirs returns the directories in which podman, skopeo and docker look for the certificates of registries: in
+// CertsDirs are the directories where podman, skopeo and docker look for the certificates of registries: in
 // <dir>/<host>[:<port>], *.crt are CAs, and *.cert with *.key client certificates.
 var CertsDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
 

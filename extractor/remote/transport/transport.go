@@ -39,7 +39,7 @@ func ProxyFromEnvironment() Proxy {
 	return Proxy{env.HTTPProxy, env.HTTPSProxy, env.NoProxy}
 }
 
-// ProxyError reports an invalid proxy URL, which it does not show: it can contain a password.
+// ProxyError reports an invalid proxy URL. It does not show the URL: it can contain a password.
 type ProxyError struct {
 	// Name is HTTP_PROXY or HTTPS_PROXY.
 	Name string
@@ -131,7 +131,7 @@ func (n *Transport) Close() {
 	}
 }
 
-// Route is the origin of a request, which restricts its destination.
+// Route is the origin of a request. It restricts the destination.
 type Route struct {
 	// Insecure allows plain HTTP and unverified certificates.
 	Insecure bool
@@ -252,7 +252,7 @@ func (n *Transport) hostTransport(host string, insecure bool) (*http.Transport, 
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 8,
 		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true, // digests are those of the transferred bytes
+		DisableCompression:  true, // digests cover the transferred bytes
 	}
 	n.transports[at] = transport
 	return transport, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
-// Cluster holds the policies of an OpenShift cluster. Over has the same result as the machine config operator, which
-// writes them to the nodes.
+// Cluster holds the policies of an OpenShift cluster. Over has the same result as the machine config operator. That
+// operator writes them to the nodes.
 type Cluster struct {
 	// ForAll apply to all images.
 	ForAll []configv1.ClusterImagePolicy
@@ -23,8 +23,8 @@ type Cluster struct {
 // acceptAll is the policy of nodes without a policy file.
 const acceptAll = `{"default": [{"type": "insecureAcceptAnything"}]}`
 
-// Over returns the cluster's policies and, for other scopes, those of a file; nil means no file. It returns the file's
-// policy if the cluster has none.
+// Over returns the cluster's policies and, for other scopes, a file's policies; nil means no file. It returns the
+// file's policy if the cluster has none.
 func (c Cluster) Over(file *Policy) (*Policy, error) {
 	scopes, err := c.scopes()
 	if err != nil || len(scopes) == 0 {
@@ -56,7 +56,8 @@ func (c Cluster) Over(file *Policy) (*Policy, error) {
 	return Parse(name, data)
 }
 
-// scopes returns the requirements of each scope. An image must meet those of all objects.
+// scopes returns the requirements of each scope. An image must meet the requirements of all
+// objects.
 func (c Cluster) scopes() (map[string][]requirement, error) {
 	scopes := map[string][]requirement{}
 	for _, object := range c.ForAll {

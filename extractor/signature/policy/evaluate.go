@@ -19,7 +19,8 @@ type Image struct {
 	TempDir string
 }
 
-// Signature is an untrusted signature: the bytes of a simple signature in a lookaside, or those of NewSigstore.
+// Signature is an untrusted signature: the bytes of a simple signature in a lookaside, or the result of
+// NewSigstore.
 type Signature []byte
 
 // MediaTypeSigstore is the media type of the signature layers of a sigstore attachment.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy evaluates signature policies: containers-policy.json(5), which podman, CRI-O and skopeo read from
-// /etc/containers/policy.json, with the code of these programs.
+// Package policy evaluates signature policies: containers-policy.json(5). It uses the code of podman, CRI-O and
+// skopeo; they read /etc/containers/policy.json.
 //
 //	p, err := policy.Load("/etc/containers/policy.json")
 //	if p.Requirement(reference) == policy.Signed {
@@ -78,7 +78,7 @@ func Parse(name string, data []byte) (*Policy, error) {
 }
 
 func parse(name string, data []byte) (*Policy, error) {
-	if encoding := yamldoc.EncodingOf(data); encoding != yamldoc.UTF8 { // as nodes, which read JSON without a byte order mark only
+	if encoding := yamldoc.EncodingOf(data); encoding != yamldoc.UTF8 { // as nodes: they read JSON without a byte order mark only
 		return nil, &yamldoc.EncodingError{Encoding: encoding}
 	}
 	if err := validate(data); err != nil {
