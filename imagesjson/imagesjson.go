@@ -8,7 +8,7 @@ type Image struct {
 	// Name is the key in images.json, such as "aws-cluster-api-controllers".
 	Name string
 	// Reference is the payload reference, always by digest. It identifies the
-	// image, regardless of the mirror from which it is pulled.
+	// image, regardless of the mirror that serves it.
 	Reference string
 	// Overridden is true if the reference is from spec.imageOverrides, not from the release.
 	Overridden bool

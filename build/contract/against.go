@@ -131,7 +131,7 @@ func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, 
 	return errors.Join(errs...)
 }
 
-// findingsOf returns the findings of dry runs, which belong to the rules that a server checks.
+// findingsOf returns the findings of dry runs. They belong to the rules that a server checks.
 func findingsOf(sent []*dryRun, rules []Rule) (findings []Finding) {
 	for _, rule := range rules {
 		var found []Finding

@@ -186,7 +186,7 @@ func checkSize(root *yaml.Node) error {
 }
 
 // sizeOf returns the number of values in a node; more than maxValues if the node contains itself. sizes caches the
-// sizes of nodes with an anchor, to which aliases refer.
+// sizes of nodes with an anchor, because aliases refer to them.
 func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 	if node.Kind == yaml.AliasNode {
 		return sizeOf(node.Alias, sizes)

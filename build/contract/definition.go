@@ -11,7 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Role is the function of a CRD in Cluster API, which determines the contract of the kind.
+// Role is the function of a CRD in Cluster API. It determines the contract of the kind.
 type Role string
 
 const (
@@ -29,7 +29,7 @@ const (
 var roles = []struct {
 	role        Role
 	group, kind string
-	// signature are fields of which a kind with the role has at least one, unless it has a template.
+	// signature are fields: a kind with the role has at least one of them, unless it has a template.
 	signature []string
 	// proof are fields that together show the role without a contract label.
 	proof []string
@@ -42,13 +42,13 @@ var roles = []struct {
 	{IPAMPool, "ipam", "Pool", nil, []string{"spec.addresses", "spec.gateway", "spec.prefix"}},
 }
 
-// CoreGroup is the group of Cluster API's own kinds, which have no role: Cluster, Machine, MachinePool.
+// CoreGroup is the group of Cluster API's own kinds without role: Cluster, Machine, MachinePool.
 const CoreGroup = "cluster.x-k8s.io"
 
 // Definition is a CRD with its role in Cluster API.
 type Definition struct {
 	*Object
-	// Group and DefinedKind are those of the kind that the CRD defines.
+	// Group and DefinedKind identify the kind that the CRD defines.
 	Group, DefinedKind string
 	// Role is empty if the kind has no contract. Template marks the template of a kind with the role.
 	Role     Role
@@ -218,7 +218,7 @@ func (b *Bundle) Defined(group, kind string) *Definition {
 	return find(b.Definitions, group, kind)
 }
 
-// Filter returns the elements for which keep returns true.
+// Filter returns the elements that keep accepts.
 func Filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
 }

@@ -8,7 +8,7 @@
 // Rules see the manifests with the defaults of variables: each variable with a default is replaced, in the text, before
 // it is parsed as YAML. Values with variables that have no default are not checked.
 //
-// A provider has two forms: a bundle for the installer, and a release for clusterctl, which CheckRelease checks.
+// A provider has two forms: a bundle for the installer, and a release for clusterctl; CheckRelease checks the latter.
 // Rule.Only limits a rule to one of them. CheckAgainst checks the rules without Check with an API server.
 //
 // Severity follows the wording of the source: only a violation of a MUST is an error.

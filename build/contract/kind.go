@@ -65,7 +65,7 @@ func PodTemplate(o *Object) (Value, bool) {
 }
 
 // ServiceAccount returns the name of the service account in a pod spec: serviceAccountName, or its deprecated alias
-// serviceAccount, which the API server copies.
+// serviceAccount: the API server copies it.
 func ServiceAccount(spec Value) Value {
 	name := spec.At("serviceAccountName")
 	if alias := spec.At("serviceAccount"); name.Text() == "" && alias.Text() != "" {

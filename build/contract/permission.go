@@ -181,8 +181,8 @@ func (b *Bundle) GrantsOf(binding *Object) (all Grants) {
 	return all
 }
 
-// bindsPods reports whether a binding is for the service account of the pods that an object makes: by its name, or by a
-// group or user of which it is one.
+// bindsPods reports whether a binding is for the service account of the pods that an object makes: by its name, its
+// user name or one of its groups.
 func bindsPods(binding, o *Object) bool {
 	spec := PodSpec(o)
 	if !spec.Exists() {

@@ -27,7 +27,7 @@ var restricted = api.LevelVersion{Level: api.LevelRestricted, Version: api.Lates
 var evaluator = sync.OnceValue(func() policy.Evaluator {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
-		panic(err) // the checks are constants of the library, which its tests validate
+		panic(err) // the checks are constants of the library; its tests validate them
 	}
 	return evaluator
 })
@@ -66,8 +66,8 @@ func (j judge) forbids(check int, spec map[string]any) (policy.CheckResult, bool
 	return results[check], true
 }
 
-// CheckPodSecurity returns the fields because of which PodSecurity admission rejects a pod. Pods that the API server
-// cannot read have no findings; bundle/typed-decode reports them.
+// CheckPodSecurity returns the fields that make PodSecurity admission reject a pod. Pods that the API server cannot
+// read have no findings; bundle/typed-decode reports them.
 func CheckPodSecurity(spec Value) []Finding {
 	findings, err := podSecurityOf(spec)
 	if err != nil {

@@ -158,7 +158,8 @@ func (r Release) Components() []string {
 	return nil
 }
 
-// read reads components as clusterctl installs them: objects without a namespace get that of the Namespace.
+// read reads components as clusterctl installs them: objects without a namespace get the name of the
+// Namespace.
 func (r *ReleaseFiles) read(name string) *Bundle {
 	b := Read(extractor.Bundle{Manifests: r.Files[name]})
 	b.File, b.Release = name, r

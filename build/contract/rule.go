@@ -58,7 +58,7 @@ type Source struct {
 	URL string `json:"url"`
 }
 
-// Form is a form in which a provider is delivered.
+// Form is a delivery form of a provider.
 type Form string
 
 // The forms.
@@ -67,7 +67,7 @@ const (
 	FormBundle Form = "bundle"
 	// FormRelease is a release in a repository that clusterctl reads: components, metadata.yaml and templates.
 	FormRelease Form = "release"
-	// FormExtension is a running server of Runtime Extensions, which package extension checks.
+	// FormExtension is a running server of Runtime Extensions. Package extension checks it.
 	FormExtension Form = "extension server"
 )
 

@@ -10,8 +10,8 @@ import (
 
 // A model of OpenShift's admission by SCC, written from its documentation and not verified on an OpenShift cluster.
 //
-// Security context constraints (SCC) come first and complete a pod; PodSecurity admission sees the result. A pod that
-// names its SCC in an annotation gets that one or is rejected. Others get restricted-v2, which every service account may use.
+// Security context constraints (SCC) come first and complete a pod; PodSecurity admission sees the result. A pod that names
+// its SCC in an annotation gets that one or is rejected. Others get restricted-v2: every service account may use it.
 
 const (
 	restrictedV2 = "restricted-v2"
@@ -34,7 +34,8 @@ func completeBySCC(spec map[string]any, scc string) {
 	}
 }
 
-// CheckRequiredSCC finds pods that require restricted-v2 and set IDs, which it takes from a range of the namespace.
+// CheckRequiredSCC finds pods that require restricted-v2 and set IDs: this SCC takes IDs from a range of the
+// namespace.
 func CheckRequiredSCC(o *Object) (findings []Finding) {
 	template, makesPods := PodTemplate(o)
 	if !makesPods || template.At("metadata", "annotations", object.RequiredSCC).Text() != restrictedV2 {

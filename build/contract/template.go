@@ -18,9 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// Template is a cluster template, or the definition of a ClusterClass, of a release. Its objects are those that clusterctl
-// creates if the user sets no optional variable: variables with a default have it, and all others have an unknown value, which
-// equals only values from the same variables.
+// Template is a cluster template, or the definition of a ClusterClass, of a release. It has the objects that clusterctl
+// creates if the user sets no optional variable: variables with a default have it, and all others have an unknown value. An
+// unknown value equals only values from the same variables.
 type Template struct {
 	*Bundle
 	// Invalid are the findings about variable expressions that clusterctl cannot parse.
@@ -220,7 +220,7 @@ func isDefault(node *parse.FuncNode) bool {
 	})
 }
 
-// LegacyVariable is an expression with spaces within the braces, which clusterctl removes.
+// LegacyVariable is an expression with spaces within the braces. clusterctl removes them.
 var LegacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z0-9_$]+\s*|[A-Za-z0-9_$]+\s+)\}`)
 
 // WithoutSpaces removes spaces within the braces of variables, but not line breaks.

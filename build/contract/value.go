@@ -19,7 +19,7 @@ import (
 // Object is one object of the manifests. Its Value is the whole object.
 type Object struct {
 	Value
-	// Kind is the group and the kind; Name and Namespace are those of its metadata.
+	// Kind is the group and the kind; Name and Namespace come from its metadata.
 	Kind            schema.GroupKind
 	Name, Namespace string
 	// asJSON caches the object as it is sent to the API server.

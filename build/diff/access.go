@@ -112,7 +112,7 @@ func (r *authorization) access(unbound map[Ref]bool) map[scopedSubject]grants {
 	return access
 }
 
-// roleOf returns the role to which a binding refers.
+// roleOf returns the role of a binding.
 func roleOf(binding *unstructured.Unstructured) Ref {
 	ref := Ref{Group: object.RBACGroup, Kind: textAt(binding.Object, "roleRef", "kind"), Name: textAt(binding.Object, "roleRef", "name")}
 	if ref.Kind == "Role" {

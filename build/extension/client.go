@@ -135,7 +135,7 @@ type abortingBody struct {
 	content io.Reader
 	all     bool
 	abort   func()
-	ctx     context.Context //nolint:containedctx // it is that of the request
+	ctx     context.Context //nolint:containedctx // of the request
 }
 
 func (b *abortingBody) Read(buffer []byte) (int, error) {

@@ -12,8 +12,8 @@ import "embed"
 //   - $status and $body: the HTTP status and the content, instead of the other keys;
 //   - $took: the duration of the answer; "forever" for no answer.
 //
-// Several answers are given one after the other, and then again from the first. Patches are written as text, and sent in base64;
-// a UID that begins with $ is that of the template of a kind in the request.
+// Several answers are given one after the other, and then again from the first. Patches are written as text, and sent in base64; a UID
+// that begins with $ stands for the UID of the template of a kind in the request.
 //
 //go:embed examples
 var examples embed.FS

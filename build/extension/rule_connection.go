@@ -54,5 +54,5 @@ var connectionRules = []Rule{{
 	},
 }}
 
-// expirySoon is the time before the end of a certificate in which it should be rotated.
+// expirySoon is how long before its end a certificate should be rotated.
 const expirySoon = 7 * 24 * time.Hour

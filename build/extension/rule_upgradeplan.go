@@ -69,7 +69,7 @@ func eachPlan(check func(hooksv1.GenerateUpgradePlanRequest, hooksv1.GenerateUpg
 func planProblems(field, from, to string, steps []hooksv1.UpgradeStep, maxMinors uint64) (found []Problem) {
 	previous, err := semver.ParseTolerant(from)
 	if err != nil {
-		return nil // it is that of the test's Cluster
+		return nil // the test's Cluster has it
 	}
 	for i, step := range steps {
 		at := fmt.Sprintf("%s[%d].version", field, i)

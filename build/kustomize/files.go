@@ -27,11 +27,11 @@ type textFiles struct {
 	filesys.FileSystem
 	// rejected are the errors of rejected files.
 	rejected []error
-	// suspects are the errors of other files, which only generators can read.
+	// suspects are the errors of other files that only generators can read.
 	suspects []error
 	// aliases are the names of files for messages, if they are different.
 	aliases map[string]string
-	// read are the YAML files in the order in which they were read, and missing the paths that do not exist.
+	// read are the YAML files in the order of the reads, and missing the paths that do not exist.
 	read    []readFile
 	missing []string
 }
@@ -60,7 +60,8 @@ func (f *textFiles) explain(err error) error {
 // runError is an error of kustomize on one line.
 type runError struct{ err error }
 
-// maxError is the maximum length of the text of an error of kustomize, which can contain resources.
+// maxError is the maximum length of the text of an error of kustomize, because it can contain
+// resources.
 const maxError = 1000
 
 func (e *runError) Error() string {

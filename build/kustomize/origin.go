@@ -17,7 +17,7 @@ import (
 // namespaces can have the same ObjectName.
 type ObjectName struct{ Kind, Name string }
 
-// Origins returns the files from which kustomize reads the objects of a directory,
+// Origins returns the files that kustomize reads the objects of a directory from,
 // relative to dir. It omits objects that are generated, come from a URL or are
 // renamed by a function. Like Render, it writes warnings to standard error.
 func Origins(dir string) (map[ObjectName]string, error) {

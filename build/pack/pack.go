@@ -51,7 +51,7 @@ func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) 
 	return image, nil
 }
 
-// filesOf returns the files of a bundle in the layout from which it was read.
+// filesOf returns the files of a bundle in its original layout.
 func filesOf(bundle extractor.Bundle) (extractor.Files, error) {
 	if bundle.Profile != "" {
 		return bundle.ProfileFiles()

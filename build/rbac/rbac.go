@@ -14,8 +14,8 @@ import (
 // Rule is a rule of the role with its reason.
 type Rule = permission.Rule
 
-// Options are inputs besides the objects. The zero value is right for a cluster in
-// which the installer manages every CRD and has no permissions yet.
+// Options are inputs besides the objects. The zero value is right for a cluster
+// whose installer manages every CRD and has no permissions yet.
 type Options struct {
 	// UnmanagedCRDs are the names of CRDs that the installer does not manage.
 	UnmanagedCRDs []string

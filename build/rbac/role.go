@@ -18,9 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
-// AggregateLabel with the value "true" adds the rules of a ClusterRole to those of
-// the installer: ClusterRole openshift-capi-installer-aggregated in the installer's
-// manifests aggregates them.
+// AggregateLabel with the value "true" adds the rules of a ClusterRole to the
+// installer's rules: ClusterRole openshift-capi-installer-aggregated in the
+// installer's manifests aggregates them.
 const AggregateLabel = v1alpha1.Prefix + "/aggregate-to-installer"
 
 // Roles are the objects that grant rules to the installer.
@@ -35,8 +35,8 @@ type Roles struct {
 	Bindings []rbacv1.RoleBinding
 }
 
-// RolesOf returns the roles for rules, which must be in the order of MinimalRules.
-// The ClusterRole has AggregateLabel in addition to labels. The subject of the bindings is the installer in a namespace.
+// RolesOf returns the roles for rules. The rules must be in the order of MinimalRules. The ClusterRole has
+// AggregateLabel in addition to labels. The subject of the bindings is the installer in a namespace.
 func RolesOf(rules []Rule, name string, labels map[string]string, installerNamespace string) Roles {
 	byNamespace := map[string][]rbacv1.PolicyRule{}
 	for _, rule := range rules {
@@ -65,7 +65,7 @@ func typeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// Objects returns the roles and bindings in the order in which they are applied.
+// Objects returns the roles and bindings in apply order.
 func (r Roles) Objects() []object.Object {
 	var objects []object.Object
 	if r.ClusterRole != nil {

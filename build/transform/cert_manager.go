@@ -111,7 +111,8 @@ func servicesWhere(objects []*unstructured.Unstructured, match func(*unstructure
 	return services
 }
 
-// trustsUnknown reports whether cert-manager injects a CA into an object, but that of none of the certificates.
+// trustsUnknown reports whether cert-manager injects a CA into an object, but not the CA of one of the
+// certificates.
 func trustsUnknown(o *unstructured.Unstructured, objects []*unstructured.Unstructured) bool {
 	return injectsCA(o) && !slices.ContainsFunc(objects, func(certificate *unstructured.Unstructured) bool {
 		return object.GroupKind(certificate) == object.Certificate && trusts(o, certificate)
@@ -122,7 +123,7 @@ func injectsCA(o *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.CertManagerInjectCAs(), func(key string) bool { return o.GetAnnotations()[key] != "" })
 }
 
-// selects reports whether a Service selects the pods of an object, which may be nil.
+// selects reports whether a Service selects the pods of an object; user may be nil.
 func selects(service, user *unstructured.Unstructured) bool {
 	if user == nil {
 		return false
@@ -170,9 +171,9 @@ func mounts(secret string, objects []*unstructured.Unstructured) *unstructured.U
 	return nil
 }
 
-// injectCA replaces the annotations of cert-manager by that of the authority. It removes a
-// placeholder caBundle: otherwise the installer would own the field and overwrite the CA that
-// service-ca injects at each reconcile.
+// injectCA replaces the annotations of cert-manager by the authority's annotation. It removes
+// a placeholder caBundle: otherwise the installer would own the field and overwrite the CA
+// that service-ca injects at each reconcile.
 func (a authority) injectCA(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	injected := false

@@ -9,7 +9,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// clusterctlKey is the label by which "clusterctl move" finds the kinds of a management cluster.
+// clusterctlKey is the label that lets "clusterctl move" find the kinds of a management cluster.
 const clusterctlKey = "clusterctl.cluster.x-k8s.io"
 
 var clusterctlLabel = Transform{

@@ -51,7 +51,7 @@ func ReplaceImages(objects []*unstructured.Unstructured, images map[string]strin
 	return errs
 }
 
-// OwnImage returns the provider's own image, which the placeholder replaces: the
+// OwnImage returns the provider's own image, to be replaced by the placeholder: the
 // image of the containers named manager, or of the only container. It is empty if a
 // container already has the placeholder, or if there are no containers.
 func OwnImage(objects []*unstructured.Unstructured, placeholder string) (string, error) {

@@ -47,9 +47,10 @@ var moveToNamespace = Transform{
 	},
 }
 
-// systemNamespace reports whether a namespace belongs to Kubernetes. Objects there, such
-// as the RoleBinding with which an aggregated API server reads
-// extension-apiserver-authentication, do not work in another namespace.
+// systemNamespace reports whether a namespace belongs to Kubernetes.
+// Objects there do not work in another namespace. An example is the
+// RoleBinding that lets an aggregated API server read
+// extension-apiserver-authentication.
 func systemNamespace(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }
 
 // ownNamespaces returns the sorted namespaces of the provider's objects, and those that

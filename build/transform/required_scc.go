@@ -9,7 +9,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// requiredSCC runs after workloadAnnotations, which only adds the annotation where it is missing.
+// requiredSCC runs after workloadAnnotations: that transform only adds a missing annotation.
 var requiredSCC = Transform{
 	Name:    "required-scc",
 	Does:    "Selects the security context constraints nonroot-v2 instead of restricted-v2 for pods that set user or group IDs.",

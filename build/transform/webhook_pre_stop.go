@@ -66,8 +66,8 @@ func sleepBeforeStop(o, service *unstructured.Unstructured) {
 	}
 }
 
-// serves reports whether a container serves a port of a Service: it declares the port, or it is the only container, which
-// need not declare ports.
+// serves reports whether a container serves a port of a Service: it declares the port, or it is the only container: that
+// one need not declare ports.
 func serves(container map[string]any, service *unstructured.Unstructured, containers int) bool {
 	for _, port := range object.MapsAt(service.Object, "spec", "ports") {
 		target, set := port["targetPort"]

@@ -42,7 +42,7 @@ import (
 )
 
 // gracePeriod is the time that the program waits for running work when it is
-// stopped. A failed watch may sleep for half a minute, which does not justify
+// stopped. A failed watch may sleep for half a minute; this does not justify
 // holding the lease.
 const gracePeriod = 5 * time.Second
 

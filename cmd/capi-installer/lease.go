@@ -19,10 +19,10 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// A process that was paused, or whose node was, may wake up after its lease has expired and
-// another process has taken over. Until its next attempt to renew the lease fails, which can take until
-// the renew deadline, client-go lets it go on. So each write is refused once the last
-// successful renewal is older than the lease.
+// A process that was paused, or whose node was, may wake up after its lease has expired and another
+// process has taken over. client-go lets it go on until its next attempt to renew the lease fails, at
+// the latest at the renew deadline. So each write is refused once the last successful renewal is older
+// than the lease.
 
 // leaseName is the name of the lease.
 const leaseName = "capi-installer"
@@ -129,8 +129,8 @@ func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
 	return observedLock{lock, fence}, nil
 }
 
-// identity returns the identity of the process in the lease. In a pod it is the pod's: a container that was restarted holds the
-// lease of its predecessor, which has ended, and leads at once. Elsewhere, two processes of one host can run.
+// identity returns the identity of the process in the lease. In a pod it is the pod's: a restarted container holds the lease of
+// its ended predecessor, and leads at once. Elsewhere, two processes of one host can run.
 func identity() string {
 	if name, uid := os.Getenv("POD_NAME"), os.Getenv("POD_UID"); name != "" && uid != "" {
 		return name + "_" + uid

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// rarely is the growth of a small heap, in percent, after which garbage is collected: most commands end before. For
+	// rarely is the growth of a small heap, in percent, that starts a garbage collection: most commands end before. For
 	// a real provider, generate takes a quarter less CPU time than with the runtime's default of 100.
 	rarely = 400
-	// small is the size of live objects, in bytes, up to which memory matters less than time.
+	// small is the largest size of live objects, in bytes, where memory matters less than time.
 	small = 64 << 20
 )
 

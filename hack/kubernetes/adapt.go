@@ -17,7 +17,7 @@ import (
 // registriesRole is the role that reads OpenShift's registry configuration.
 const registriesRole = "openshift-capi-installer-registries"
 
-// transportPolicy protects transport ConfigMaps, in which only an OpenShift release ships bundles.
+// transportPolicy protects transport ConfigMaps: only an OpenShift release ships bundles in them.
 const transportPolicy = "openshift-capi-installer-transport"
 
 // forKubernetes reports whether an object of the release is needed in a cluster without OpenShift. There, the installer

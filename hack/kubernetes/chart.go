@@ -87,7 +87,7 @@ func block(value string, spaces int) string {
 
 var blocks = regexp.MustCompile(`(?m)^( *)([\w.-]+): BLOCK (.*) (\d)(\d)$`)
 
-// expand writes the templates of blocks, which are not text of YAML.
+// expand writes the templates of blocks. They are not text of YAML.
 func expand(templates []byte) []byte {
 	templates = blocks.ReplaceAllFunc(templates, func(line []byte) []byte {
 		m := blocks.FindSubmatch(line)

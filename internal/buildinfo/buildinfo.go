@@ -27,7 +27,7 @@ type Module struct {
 	Sum string `json:"sum,omitempty"`
 }
 
-// Of completes a version, which the linker sets, with the build information of the program.
+// Of completes the version set by the linker with the build information of the program.
 func Of(version string) Version {
 	v := Version{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

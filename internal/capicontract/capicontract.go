@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package capicontract defines the contracts between Cluster API and its
-// providers: the labels with which a CRD lists the versions that implement a
+// providers: the labels of a CRD that list the versions that implement a
 // contract, and the release series in clusterctl's metadata.yaml.
 //
 // The label "cluster.x-k8s.io/v1beta2: v1beta1_v1beta2" means that the versions

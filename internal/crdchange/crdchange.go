@@ -59,8 +59,8 @@ func Compare(old, now *apiextensionsv1.CustomResourceDefinition) []Change {
 	return changes
 }
 
-// Incompatibilities describes the differences by which an actual CRD does not offer what
-// the required one does: served versions, fields, values. Additions are compatible.
+// Incompatibilities describes the parts of the required CRD that an actual CRD lacks:
+// served versions, fields, values. Additions are compatible.
 func Incompatibilities(required, actual *apiextensionsv1.CustomResourceDefinition) []string {
 	required = required.DeepCopy()
 	required.Spec.Versions = slices.DeleteFunc(required.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Served })

@@ -114,8 +114,8 @@ func isPacked(obj *unstructured.Unstructured) bool {
 	return packed
 }
 
-// whole returns the fields of a packed CRD with its versions, which decode makes from their
-// JSON. It shares the other fields with the CRD.
+// whole returns the fields of a packed CRD with its versions. decode makes the versions
+// from their JSON. It shares the other fields with the CRD.
 func whole(crd *unstructured.Unstructured, decode func([]byte) (any, error)) (map[string]any, error) {
 	fields := maps.Clone(crd.Object)
 	spec := maps.Clone(object.MapAt(fields, "spec"))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lru is an in-memory LRU cache with a limit on the total weight of its values, such as
-// their size in bytes. It adds weights and locking to github.com/hashicorp/golang-lru/v2/simplelru,
-// which limits only the number of entries.
+// their size in bytes. It adds weights and locking to github.com/hashicorp/golang-lru/v2/simplelru.
+// That package limits only the number of entries.
 package lru
 
 import (

@@ -2,7 +2,7 @@
 
 package object
 
-// Annotations of cert-manager, which injects the CA of a Certificate or of a Secret,
+// Annotations of cert-manager: it injects the CA of a Certificate or of a Secret,
 // "<namespace>/<name>", into client configurations.
 const (
 	CertManagerInjectCA           = "cert-manager.io/inject-ca-from"

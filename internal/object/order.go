@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// applyOrder lists kinds in the order in which they are applied: an object comes
-// after its dependencies. Kinds that are not listed have the rank of the nil
-// entry.
+// applyOrder lists kinds in apply order: an object comes after its dependencies.
+// Kinds that are not listed have the rank of the nil entry.
 //
 // An admission policy precedes its binding: until the policy exists, the API
 // server rejects the binding unless the user may read every resource. Webhooks

@@ -24,7 +24,7 @@ var podTemplatePaths = map[schema.GroupKind][]string{
 }
 
 // ContainerFields returns the fields of a pod spec that list containers, in the
-// order in which the kubelet starts them.
+// kubelet's start order.
 func ContainerFields() []string {
 	return []string{"initContainers", "containers", "ephemeralContainers"}
 }

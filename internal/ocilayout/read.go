@@ -39,10 +39,9 @@ func IsDir(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Read returns the entry of the layout at path, a directory or a tar archive: a v1.Image or a
-// v1.ImageIndex, which read the layout lazily. The error is ErrNotLayout for any other archive, an
-// *lazyimage.InvalidError for a layout that is corrupt or does not have exactly one entry, and an I/O error
-// otherwise.
+// Read returns the entry of the layout at path, a directory or a tar archive: a v1.Image or a v1.ImageIndex
+// that reads the layout lazily. The error is ErrNotLayout for any other archive, an *lazyimage.InvalidError
+// for a layout that is corrupt or does not have exactly one entry, and an I/O error otherwise.
 func Read(path string) (mutate.Appendable, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -17,14 +17,14 @@ import (
 // "escalate" it; and a binding from a user who has all permissions of the role, or
 // may "bind" it.
 //
-// If possible, the installer gets the permissions of the roles themselves, which is
+// If possible, the installer gets the permissions of the roles themselves. This is
 // the minimum: it can run a pod with the service account of a provider anyway, so a
 // compromised installer has the permissions of the providers in any case.
 // "escalate" would also give it all other permissions. It cannot be limited to
 // names, because the authorizer does not know the name in a create request.
 //
-// The permissions of a ClusterRole with an aggregation rule, which core Cluster API
-// has, are not known in advance. Kubernetes then requires "escalate" or all
+// The permissions of a ClusterRole with an aggregation rule, such as core Cluster
+// API's, are not known in advance. Kubernetes then requires "escalate" or all
 // permissions, and "escalate" covers all ClusterRoles.
 //
 // The dry run of a binding precedes the creation of its role, and the installer
@@ -101,8 +101,8 @@ func (n requiredPermissions) bind(binding *unstructured.Unstructured) {
 	n.addVerbs(forBind, in, "bind")
 }
 
-// addParamKind adds the permission to read all parameters of the kind that an admission policy names, which the API server
-// requires from the author of the policy.
+// addParamKind adds the permission to read all parameters of the kind that an admission policy names. The API server
+// requires it from the author of the policy.
 func (n requiredPermissions) addParamKind(policy *unstructured.Unstructured, known resources) {
 	if param := paramOf(policy); param != nil {
 		n.addVerbs(forParams, permissionOn("", known.of(param)), "get")

@@ -149,8 +149,8 @@ func (n requiredPermissions) rules() []Rule {
 	return rules
 }
 
-// order returns the sort key of a rule: cluster-wide rules before those of a namespace,
-// then by reason, then by content.
+// order returns the sort key of a rule: cluster-wide rules before namespaced ones, then
+// by reason, then by content.
 func (r Rule) order() []string {
 	place := string(rune('a' + slices.Index(reasons, reason(r.Why))))
 	return []string{r.Namespace, place, r.key(nil)}

@@ -49,8 +49,8 @@ type Options struct {
 	Resource func(schema.GroupVersionKind) (string, bool)
 }
 
-// MinimalRules returns the rules that the installer needs for objects, which must
-// be rendered as in the cluster. Objects may contain duplicates: the objects of two
+// MinimalRules returns the rules that the installer needs for objects. They must be
+// rendered as in the cluster. Objects may contain duplicates: the objects of two
 // releases give the rules for an upgrade. Rules are sorted, cluster-wide ones
 // first, and none covers another.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {

@@ -145,7 +145,7 @@ func withMessage(reason, message string) string {
 	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
-// lastLine returns the last line of a message, in which programs explain their end.
+// lastLine returns the last line of a message. Programs explain their end there.
 func lastLine(message string) string {
 	lines := strings.Split(strings.TrimSpace(message), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

@@ -12,9 +12,9 @@ import (
 // sharedMemory is a file system in memory that Linux containers have besides their disk.
 const sharedMemory = "/dev/shm"
 
-// Dir returns a new directory that has the files. It is in the preferred directory, which is
-// created if it is missing; if that is empty or not writable, for example because its disk is
-// full, in os.TempDir or in shared memory. The caller removes it.
+// Dir returns a new directory that has the files. It is in the preferred directory, created
+// if missing; if that is empty or not writable, for example because its disk is full, in
+// os.TempDir or in shared memory. The caller removes it.
 func Dir(preferred, pattern string, files map[string][]byte) (string, error) {
 	var failed []error
 	for _, parent := range []string{preferred, os.TempDir(), sharedMemory} {

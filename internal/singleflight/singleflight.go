@@ -10,9 +10,9 @@ import (
 
 // Group deduplicates calls by key. The zero value is ready to use. A Group must
 // not be copied after first use. Unlike in golang.org/x/sync/singleflight, a call
-// has a context of its own, which is canceled when the contexts of all callers
-// have ended. With the context of the first caller, its cancellation would fail
-// the other callers; with a background context, calls would outlive a shutdown.
+// has its own context. It is canceled when the contexts of all callers have
+// ended. With the context of the first caller, its cancellation would fail the
+// other callers; with a background context, calls would outlive a shutdown.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex
 	going map[K]*call[V]
@@ -27,7 +27,7 @@ type call[V any] struct {
 	err   error
 }
 
-// Do returns the result of work, which is called once for all concurrent callers with the same key.
+// Do returns the result of work. It calls work once for all concurrent callers with the same key.
 // first reports whether this caller started the call; if it is false, an error may be specific to
 // the caller that did. If ctx ends, the error is its cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (value V, first bool, err error) {

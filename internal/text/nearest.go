@@ -5,7 +5,7 @@ package text
 // maxEdits is the number of edits of a typing error. With three, gcpmachines would be one of awsmachines.
 const maxEdits = 2
 
-// Nearest returns the candidate of which the word is likely a typing error; empty if there is none.
+// Nearest returns the candidate that the word likely misspells; empty if there is none.
 func Nearest(word string, candidates []string) (nearest string) {
 	best := min(len(word)/3, maxEdits) + 1
 	for _, candidate := range candidates {

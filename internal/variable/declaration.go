@@ -48,7 +48,7 @@ type Use struct {
 }
 
 // ApplyDefaults replaces each expression that has a default by the default, and
-// returns the remaining expressions, which require a value. It keeps the number
+// returns the remaining expressions: they require a value. It keeps the number
 // of lines.
 func ApplyDefaults(text []byte) ([]byte, []Use) {
 	if !Contains(text) {

@@ -43,7 +43,7 @@ func (e Expression) Default() (string, bool) {
 }
 
 // All returns the expressions of a text in order. It omits expressions in
-// operands, which AllNested includes.
+// operands; AllNested includes them.
 func All(text []byte) iter.Seq[Expression] {
 	return func(yield func(Expression) bool) {
 		if !Contains(text) {

@@ -15,9 +15,9 @@ type Document struct {
 	// Number of the document, from 1, counting only documents with content. It is
 	// 0 if the document has only blank lines and comments.
 	Number int
-	// Line of the stream on which the content begins, from 1; 0 if there is none.
+	// Line of the stream where the content begins, from 1; 0 if there is none.
 	Line int
-	// Start is the line of the stream on which Text begins, from 1.
+	// Start is the line of the stream where Text begins, from 1.
 	Start int
 	// Text of the document, from its "---" line on. It shares memory with the
 	// stream.
@@ -67,7 +67,7 @@ func SplitNonEmpty(stream []byte) []Document {
 	return slices.DeleteFunc(Split(stream), Document.IsEmpty)
 }
 
-// withoutMark returns a line without the byte order mark with which a stream can begin.
+// withoutMark returns a line without the byte order mark that can begin a stream.
 func withoutMark(text []byte, line int) []byte {
 	if line > 1 {
 		return text

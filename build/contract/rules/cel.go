@@ -29,8 +29,8 @@ type celField struct {
 	patches bool
 }
 
-// celFields are the fields with CEL expressions, in the order in which the API server compiles them: an expression of a
-// policy can use the variables before it.
+// celFields are the fields with CEL expressions, in the API server's order of compilation: an expression of a policy
+// can use the variables before it.
 var celFields = map[schema.GroupKind][]celField{
 	object.MutatingWebhookConfiguration:   {webhookCondition},
 	object.ValidatingWebhookConfiguration: {webhookCondition},
@@ -101,7 +101,7 @@ func celEnvironment() *environment.EnvSet {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 }
 
-// conditionCompiler compiles match conditions, which cannot use the variables of a policy.
+// conditionCompiler compiles match conditions. They cannot use the variables of a policy.
 var conditionCompiler = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(celEnvironment()) })
 
 // compile returns the error of the compiler; empty if there is none. composed compiles the expressions of one policy.

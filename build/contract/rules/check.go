@@ -84,8 +84,7 @@ func needs(kind extractor.ProviderType, wanted contract.Role) func(*contract.Bun
 	}
 }
 
-// infrastructureRoles are the roles of which an infrastructure provider has at least one. A control plane can run its own
-// nodes.
+// An infrastructure provider has at least one of the infrastructureRoles. A control plane can run its own nodes.
 var infrastructureRoles = []contract.Role{contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane}
 
 // hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.

@@ -218,7 +218,7 @@ func selectsTemplate(selector, part contract.Value) bool {
 	return selector.IsUnknown()
 }
 
-// workersNamed returns the worker classes with a name, which can begin or end with "*".
+// workersNamed returns the worker classes with a name. The name can begin or end with "*".
 func workersNamed(class *contract.Object, field, name string) (workers []contract.Value) {
 	for _, worker := range class.At("spec", "workers", field).Items() {
 		text := worker.At("class").Text()

@@ -49,7 +49,7 @@ type customResource struct {
 	hasStatus bool
 }
 
-// decodeDefinition returns a CRD as the API server stores it; false if it cannot, which another rule reports.
+// decodeDefinition returns a CRD as the API server stores it; false if it cannot: another rule reports this.
 func decodeDefinition(d *contract.Definition) (*apiextensions.CustomResourceDefinition, bool) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if data, err := d.JSON(); err != nil || json.Unmarshal(data, &crd) != nil {
@@ -67,8 +67,8 @@ func decodeDefinition(d *contract.Definition) (*apiextensions.CustomResourceDefi
 	return internal, err == nil
 }
 
-// newCustomResource returns the decider on objects of a schema; false if the API server rejects the schema, which another rule
-// reports.
+// newCustomResource returns the decider on objects of a schema; false if the API server rejects the schema: another rule
+// reports this.
 func newCustomResource(props *apiextensions.JSONSchemaProps, hasStatus bool) (*customResource, bool) {
 	structural, err := structuralschema.NewStructural(props)
 	if err != nil {
@@ -140,7 +140,7 @@ func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findi
 }
 
 // isMutated reports whether a webhook can complete objects of a kind before the API server validates them. Most such webhooks decode
-// and encode the object in Go, which already adds empty required fields.
+// and encode the object in Go. That alone adds empty required fields.
 func isMutated(b *contract.Bundle, d *contract.Definition) bool {
 	for _, o := range b.OfKind(object.MutatingWebhookConfiguration) {
 		for _, webhook := range o.At("webhooks").Items() {

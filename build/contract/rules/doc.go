@@ -10,10 +10,10 @@
 // registry.example.com/openshift:example. "(and so on, 2000000 bytes)" is a placeholder for a text of this length. A
 // test runs the examples, and "capi-manifests explain" shows them. Then run go generate.
 //
-// The examples of a rule about releases are the folders good/ and bad/ of the archive, with all files of a release. In the
-// files good and bad, "# release: infrastructure-example/v1.0.0" is the directory of the release; "# <- metadata.yaml", on
-// any line, is a finding in the file as a whole. The tests of capi-manifests, which has an API server, run the examples of the rules
-// that an API server checks.
+// The examples of a rule about releases are the folders good/ and bad/ of the archive, with all files of a release. In the files
+// good and bad, "# release: infrastructure-example/v1.0.0" is the directory of the release; "# <- metadata.yaml", on any line, is a
+// finding in the file as a whole. The tests of capi-manifests have an API server: they run the examples of the rules that an API
+// server checks.
 package rules
 
 //go:generate go test -run TestMarkdown_UpToDate -update .

@@ -365,7 +365,7 @@ func tolerationSeconds(toleration contract.Value) []contract.Finding {
 	return without("tolerationSeconds")(toleration)
 }
 
-// subjectGroup checks the API group of a subject, which depends on the kind.
+// subjectGroup checks the API group of a subject. The group depends on the kind.
 func subjectGroup(subject contract.Value) []contract.Finding {
 	group := subject.At("apiGroup")
 	if subject.At("kind").Text() == object.ServiceAccount.Kind && group.Text() != "" {
@@ -410,7 +410,7 @@ func numberOrPercent(v contract.Value) []contract.Finding {
 	return nil
 }
 
-// starAlone finds a list in which * makes the other items superfluous.
+// starAlone finds a list with a * that makes the other items superfluous.
 func starAlone(list contract.Value) []contract.Finding {
 	if list.Length() < 2 || !contract.Contains(list, "*") {
 		return nil

@@ -186,7 +186,7 @@ func (l fieldLimit) problem(text string) string {
 	return ""
 }
 
-// fieldsAt returns the values at a path, of which a step with [] stands for all items of a list.
+// fieldsAt returns the values at a path. A step with [] stands for all items of a list.
 func fieldsAt(v contract.Value, path []string) []contract.Value {
 	if len(path) == 0 {
 		return []contract.Value{v}

@@ -65,7 +65,7 @@ func (i installer) definedResource(kind schema.GroupVersionKind) (string, bool) 
 }
 
 // missingFor returns the rules that the installer lacks for an object. The rules for the binding of an admission policy
-// depend on the policy, which has its own.
+// depend on the policy, and the policy has its own.
 func (i installer) missingFor(o *contract.Object) []rbac.Rule {
 	objects := unstructuredOf(o)
 	if policy, isBinding := strings.CutSuffix(o.Kind.Kind, "Binding"); isBinding && o.Kind.Group == object.AdmissionGroup {

@@ -8,7 +8,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// podReference is a Secret or ConfigMap to which a pod refers.
+// podReference is a pod's reference to a Secret or ConfigMap.
 type podReference struct {
 	kind     string
 	name     contract.Value

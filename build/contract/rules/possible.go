@@ -60,15 +60,15 @@ func withoutInvalidSchemas(d *contract.Definition, findings []contract.Finding) 
 	return slices.DeleteFunc(findings, func(f contract.Finding) bool { return invalid[f.Field] })
 }
 
-// rejectionsOf returns the reasons for which the API server rejects the simplest object of an edited schema; none if the schema cannot be
-// read, which another rule reports.
+// rejectionsOf returns the API server's reasons to reject the simplest object of an edited schema; none if the schema cannot be read:
+// another rule reports this.
 func rejectionsOf(at contract.Value, edit func(map[string]any), hasStatus bool) field.ErrorList {
 	var schema map[string]any
 	if data, err := at.JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
 		return nil
 	}
 	if properties, is := schema["properties"].(map[string]any); is {
-		delete(properties, "metadata") // has only names, which users choose
+		delete(properties, "metadata") // has only names: users choose them
 	}
 	eachSchema(schema, edit)
 	r, is := customResourceOfSchema(schema, hasStatus)

@@ -468,7 +468,7 @@ func invalidAnnotations(v contract.Value) (findings []contract.Finding) {
 	return findings
 }
 
-// problemsOfName returns the problems of a name, which depend on the kind.
+// problemsOfName returns the problems of a name. They depend on the kind.
 func problemsOfName(o *contract.Object) []string {
 	switch {
 	case o.Name == "":

@@ -423,7 +423,8 @@ var clusterctlRules = []contract.Rule{{
 	Check:    eachTemplateFile(contract.ClusterClassFile, checkClusterClassReferences),
 }}
 
-// fewObjects is the number of objects up to which a label was forgotten on each. More have one cause, and one finding.
+// fewObjects is the largest number of objects whose labels were forgotten one by one. More have one cause, and one
+// finding.
 const fewObjects = 3
 
 func checkProviderLabel(b *contract.Bundle) (findings []contract.Finding) {
@@ -467,8 +468,8 @@ func checkOneProvider(b *contract.Bundle) (findings []contract.Finding) {
 	return findings
 }
 
-// checkManager accepts a container named manager in any Deployment: further Deployments can exist beside that of the
-// controllers.
+// checkManager accepts a container named manager in any Deployment: further Deployments can exist beside the
+// controllers' Deployment.
 func checkManager(b *contract.Bundle) []contract.Finding {
 	deployments := b.OfKind(object.Deployment)
 	for _, o := range deployments {

@@ -269,7 +269,7 @@ func mentions(text, reference string) bool { return object.MentionsImage(text, r
 // namePattern is a DNS label.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// checkTypeMatches ignores types with contracts, which have their own rules.
+// checkTypeMatches ignores types with contracts: they have their own rules.
 func checkTypeMatches(b *contract.Bundle) []contract.Finding {
 	switch b.Metadata.ProviderType {
 	case extractor.Core:

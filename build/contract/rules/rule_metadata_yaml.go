@@ -162,7 +162,7 @@ func numberOf(v contract.Value) (number uint, is bool) {
 	return uint(max(signed, 0)), v.Node.Tag == "!!int" && err == nil && signed >= 0
 }
 
-// ownSeries returns the series of the release: that of its version, or the newest if the version is unknown; nil if it is
+// ownSeries returns the series of the release's version, or the newest series if the version is unknown; nil if it is
 // missing.
 func ownSeries(r *contract.ReleaseFiles, m *contract.Object) *releaseSeries {
 	own, known := seriesOf(r.Version)
@@ -243,7 +243,7 @@ func newestContract(b *contract.Bundle) string {
 // releaseSeries is an entry of releaseSeries.
 type releaseSeries struct {
 	capicontract.Series
-	// contract does not exist if the series is that of a version in question.
+	// contract does not exist if a version in question has the series.
 	contract contract.Value
 }
 

@@ -276,8 +276,7 @@ func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted
 	return nil
 }
 
-// checkAggregatedBreadth checks roles that other providers aggregate, not those of an aggregated role of the bundle
-// itself.
+// checkAggregatedBreadth checks roles that other providers aggregate, not roles that the bundle itself aggregates.
 func checkAggregatedBreadth(b *contract.Bundle) (findings []contract.Finding) {
 	own := map[string]bool{}
 	for _, d := range b.Definitions {

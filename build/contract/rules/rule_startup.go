@@ -17,8 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// startupRules are the rules of the theme "startup": objects that the API server accepts, with which the controllers of a
-// provider do not start or do not work.
+// startupRules are the rules of the theme "startup": objects that the API server accepts, but that keep the controllers
+// of a provider from starting or working.
 var startupRules = []contract.Rule{{
 	ID:       "startup/certificate-issuer",
 	Severity: contract.Error,
@@ -154,7 +154,7 @@ func checkConfigMapKeys(b *contract.Bundle) []contract.Finding {
 	})(b)
 }
 
-// keyReference is a key of a ConfigMap to which a pod refers.
+// keyReference is a pod's reference to a key of a ConfigMap.
 type keyReference struct {
 	configMap string
 	key       contract.Value

@@ -276,7 +276,7 @@ func checkWebhookGroups(b *contract.Bundle) []contract.Finding {
 }
 
 // eachClient returns a check of all clientConfigs of webhooks, with the annotations of their objects. It skips CRDs
-// with a single version, which need no conversion.
+// with a single version: they need no conversion.
 func eachClient(check func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) (findings []contract.Finding) {
 		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {

@@ -49,7 +49,7 @@ func ruleOf(defect extractor.Defect) contract.Rule {
 			return rule
 		}
 	}
-	return contract.Rule{} // unreachable: every defect has a rule, which a test checks
+	return contract.Rule{} // unreachable: every defect has a rule; a test checks that
 }
 
 // leaves returns the errors that are joined in err, at any depth; err itself if no errors are joined.

@@ -14,8 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
-// passphraseVariable is the environment variable from which cosign reads the
-// passphrase of a key.
+// passphraseVariable is cosign's environment variable for the passphrase of
+// a key.
 const passphraseVariable = "COSIGN_PASSWORD"
 
 // signer holds the flags for a signature.

@@ -93,7 +93,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*report.TreeN
 		set.Operands[i].Origin.Image = src
 	}
 	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
-	return report.NewTree("", 1, set, f.unmanaged) // annotations, which contain the version, are not shown
+	return report.NewTree("", 1, set, f.unmanaged) // annotations contain the version, and are not shown
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {

@@ -346,7 +346,7 @@ func rejectedFor(err error, status apierrors.APIStatus) contract.Answer {
 }
 
 // forbidden distinguishes objects that admission rejects for every user, such as
-// privileged pods, from missing permissions of this user, which say nothing about
+// privileged pods, from missing permissions of this user: they say nothing about
 // the object.
 func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructured, refusal error) (contract.Answer, error) {
 	if c.disposable {

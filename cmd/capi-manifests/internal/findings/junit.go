@@ -12,7 +12,7 @@ import (
 )
 
 // The part of JUnit's XML that CI systems read: a suite for each bundle, and a case
-// for each rule, which fails if the rule has a finding of severity error.
+// for each rule. A case fails if the rule has a finding of severity error.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`

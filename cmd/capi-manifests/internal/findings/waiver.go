@@ -23,7 +23,7 @@ type Waiver struct {
 	Object string `json:"object"`
 	// Reason is shown with the finding.
 	Reason string `json:"reason"`
-	// Expires is the last day on which the waiver is valid, such as 2027-06-30.
+	// Expires is the last day of the waiver, such as 2027-06-30.
 	Expires string `json:"expires"`
 
 	used, Expired bool

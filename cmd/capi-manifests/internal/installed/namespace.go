@@ -34,7 +34,7 @@ func (c *Cluster) findNamespace(ctx context.Context) error {
 	return nil
 }
 
-// clusterVersions is the resource of the object with which the cluster version operator manages a release.
+// clusterVersions is the resource of the cluster version operator's object for the release.
 var clusterVersions = configv1.GroupVersion.WithResource("clusterversions")
 
 // HasClusterVersion reports whether the cluster version operator manages the cluster: it then owns images.json and release-version.

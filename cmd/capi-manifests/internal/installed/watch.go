@@ -36,7 +36,7 @@ func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(roll
 	if more, err := each(first); !more || err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, logr.Discard())) // discards the log of the informers, which would disturb the output
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, logr.Discard())) // discards the log of the informers: it would disturb the output
 	w := &watcher{cluster: c, changed: make(chan struct{}, 1), fail: cancel, problem: problem}
 	defer w.running.Wait()
 	defer cancel(nil)

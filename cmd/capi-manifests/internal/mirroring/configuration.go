@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WriteImageDigestMirrorSet writes the object by which OpenShift and the installer find the mirrors.
+// WriteImageDigestMirrorSet writes the object that lists the mirrors for OpenShift and the
+// installer.
 func WriteImageDigestMirrorSet(w io.Writer, pairs []Pair) error {
 	set := configv1.ImageDigestMirrorSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: configv1.GroupVersion.String(), Kind: "ImageDigestMirrorSet"},

@@ -41,5 +41,5 @@ func compared(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// caBundle is the field in which the installer, or another controller, writes a CA.
+// caBundle is the field for a CA. The installer or another controller writes it.
 const caBundle = ".caBundle"

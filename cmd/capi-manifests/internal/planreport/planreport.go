@@ -42,8 +42,8 @@ type Report struct {
 	NotInstalled []NotInstalled `json:"notInstalled"`
 	// Signatures are the verdicts of a signature policy on all images of the release.
 	Signatures []verdict.Image `json:"signatures,omitempty"`
-	// MissingPermissions are the rules that the installer lacks for the objects, with the shipped roles, or with those of the
-	// cluster with --against.
+	// MissingPermissions are the rules that the installer lacks for the objects, with the shipped roles, or with the roles of
+	// the cluster with --against.
 	MissingPermissions []rbac.Rule `json:"missingPermissions,omitempty"`
 	// Cluster are the actions on the objects of a cluster, with --against.
 	Cluster []Action `json:"cluster,omitempty"`

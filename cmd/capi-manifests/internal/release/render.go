@@ -49,7 +49,7 @@ func (s Source) Render(ctx context.Context, stdin io.Reader, stderr io.Writer, p
 	return set, results, err
 }
 
-// RenderSources renders sources as RenderSource does, and returns their components after those of a set.
+// RenderSources renders sources as RenderSource does, and appends their components to a set.
 func RenderSources(ctx context.Context, stderr io.Writer, after operand.Set, sources []string, variables map[string]string) (operand.Set, error) {
 	all := operand.Set{Operands: slices.Clone(after.Operands), Variables: maps.Clone(after.Variables)}
 	if all.Variables == nil {

@@ -25,7 +25,7 @@ type Display interface {
 
 // NewDisplay returns the display for a format. Text on a terminal is redrawn in
 // place; otherwise it has a line for each new fact. problem writes the errors,
-// except on a terminal, which has its own width.
+// except on a terminal: that has its own width.
 func NewDisplay(out io.Writer, format Format, color, noFold bool, problem func(error)) Display {
 	problems := &problemLog{write: problem}
 	switch {

@@ -26,7 +26,7 @@ var (
 const (
 	maxBar = 20
 	minBar = 5
-	// narrowName is the number of characters to which the name of a phase is cut last of all.
+	// narrowName is the shortest width of a phase's name in characters; names are cut last of all.
 	narrowName = 8
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/history"
 )
 
-// Snapshot holds the objects from which the report is computed.
+// Snapshot holds the objects that the report is computed from.
 type Snapshot struct {
 	// ClusterAPI is the object "cluster"; nil if it does not exist.
 	ClusterAPI *v1alpha1.ClusterAPI
@@ -102,8 +102,8 @@ type Report struct {
 	Conditions []metav1.Condition `json:"conditions"`
 	// NextSteps are the next steps for the conditions, most urgent first.
 	NextSteps []Step `json:"nextSteps"`
-	// Drift are the reverted external changes for which the API server still has
-	// events, newest first.
+	// Drift are the reverted external changes whose events the API server still
+	// has, newest first.
 	Drift []Reverted `json:"drift"`
 	// RetainedCRDs are the CRDs that were retained when their version was removed,
 	// sorted.

@@ -22,7 +22,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// NewClient returns a client with the registry configuration of the user's container tools, which it reads once.
+// NewClient returns a client with the registry configuration of the user's container tools. It reads the
+// configuration once.
 func NewClient() *fetch.Client {
 	settings := sync.OnceValues(registrySettings)
 	return &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings() }}

@@ -83,7 +83,7 @@ func name(object *unstructured.Unstructured) string {
 	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
-// withProfile adds the profile, which the stored objects lack, from the status.
+// withProfile adds the profile from the status, because the stored objects lack it.
 func withProfile(component v1alpha1.Component, version string, report rollout.Report) v1alpha1.Component {
 	for _, known := range report.Versions {
 		for _, candidate := range known.Components {

@@ -139,7 +139,7 @@ func (p *Policy) OfImages(ctx context.Context, images imagesjson.Images) ([]Imag
 }
 
 // Blocked returns an error that names the images that a cluster with the policy does not install: a *RejectedError if the policy
-// rejects one; nil if there are none, or if the policy is the default of this machine, which need not be that of the cluster.
+// rejects one; nil if there are none, or if the policy is the default of this machine: the cluster's default may differ.
 func (p *Policy) Blocked(images []Image) error {
 	if p == nil || p.isDefault {
 		return nil
