@@ -19,12 +19,13 @@ import (
 	"time"
 )
 
-// BinaryEnv is the environment variable with the path of an existing binary, which Build then returns.
+// BinaryEnv is the environment variable with the path of an existing binary. If it is set, Build
+// returns that binary.
 const BinaryEnv = "CONTROLPLANE_BINARY"
 
 const (
 	module = "github.com/capi-installer/capi-installer/test/controlplane"
-	// unusedFor is the time after which an unused binary is removed.
+	// unusedFor is how long an unused binary is kept.
 	unusedFor = 30 * 24 * time.Hour
 )
 
@@ -107,7 +108,7 @@ func (b builder) link(key string) {
 	_ = os.Remove(temporary)
 }
 
-// find returns the binary of the source, which it compiles if it is not in the cache.
+// find returns the binary of the source. It compiles the binary if it is not in the cache.
 func (b builder) find(ctx context.Context) (string, error) {
 	flags, err := b.linkerFlags(ctx)
 	if err != nil {
@@ -161,7 +162,7 @@ func (b builder) prune(keep string) {
 	}
 }
 
-// withoutDWARF omits debug information, which the linker would drop, from the compiled packages.
+// withoutDWARF omits debug information from the compiled packages: the linker would drop it.
 const withoutDWARF = "-gcflags=all=-dwarf=false"
 
 // compile builds under a temporary name, so that no process runs an incomplete binary.
@@ -275,8 +276,7 @@ func (b builder) run(ctx context.Context, line func(string), arguments ...string
 	return stdout.Bytes(), nil
 }
 
-// sourceFolder returns the folder of the binary's module, independent of the way in which the caller's module requires
-// this one.
+// sourceFolder returns the folder of the binary's module, regardless of how the caller's module requires this one.
 func sourceFolder(ctx context.Context) (string, error) {
 	stderr := &lines{}
 	cmd := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)

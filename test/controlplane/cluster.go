@@ -25,8 +25,8 @@ import (
 
 // Options are the options of Start. The zero value is right for a test.
 type Options struct {
-	// Dir is the cluster's directory, which Stop then retains. With the directory of an earlier cluster, the new one
-	// has the same content and new keys. Empty means a new temporary directory, which Stop removes.
+	// Dir is the cluster's directory; Stop retains it. With the directory of an earlier cluster, the new one has the
+	// same content and new keys. Empty means a new temporary directory; Stop removes it.
 	Dir string
 	// Logs is the directory for the programs' logs, NAME.log each. Empty means Dir/logs.
 	Logs string
@@ -36,7 +36,7 @@ type Options struct {
 	Timeout time.Duration
 	// CPUs is the number of CPUs that each program uses at the same time; zero means all.
 	CPUs int
-	// Address is the IP address on which the API server listens, for a cluster whose nodes the caller runs: kwok simulates
+	// Address is the IP address that the API server listens on, for a cluster whose nodes the caller runs: kwok simulates
 	// no node, all controllers run, and the API server connects to Services itself, so Route has no effect. Empty means
 	// 127.0.0.1 and a simulated node.
 	Address string
@@ -116,7 +116,7 @@ func start(ctx context.Context, binary string, port int, options Options) (*Clus
 	return c, nil
 }
 
-// newCluster creates the cluster's directory, which no other cluster must use.
+// newCluster creates the cluster's directory. No other cluster must use it.
 func newCluster(binary string, options Options) (*Cluster, error) {
 	dir, err := clusterFolder(options.Dir)
 	if err != nil {
@@ -289,7 +289,7 @@ func (c *Cluster) Stop() error {
 	return c.stopped
 }
 
-// Wait returns nil when ctx ends, or a *ProgramError when one of the programs has ended, which they all do at Stop.
+// Wait returns nil when ctx ends, or a *ProgramError when one of the programs has ended. Stop ends them all.
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controlplane starts a real Kubernetes control plane for a test or a demonstration: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler and kwok, which simulates one node and its pods. CRDs become Established,
-// Deployments become Available, the garbage collector runs, and RBAC is enforced; only no container runs. It needs only
-// the Go toolchain.
+// kube-controller-manager, kube-scheduler and kwok. kwok simulates one node and its pods. CRDs become Established,
+// Deployments become Available, the garbage collector runs, and RBAC is enforced; only no container runs. It needs only the
+// Go toolchain.
 //
 //	func TestMain(m *testing.M) { controlplane.Main(m) }
 //
@@ -25,12 +25,12 @@
 // replaces of the main module, so every module that requires it would have to repeat them. This package needs only
 // client-go, so any module can require it (and replace it by its path).
 //
-// Build compiles the binary, which takes about 15 minutes of two cores the first time, and stores it in the user's
-// cache directory, where later calls find it. Without the go command, Build returns the most recently used binary. The
-// environment variable CONTROLPLANE_BINARY selects an existing binary instead.
+// Build compiles the binary and stores it in the user's cache directory, where later calls find it. The first time takes
+// about 15 minutes of two cores. Without the go command, Build returns the most recently used binary. The environment
+// variable CONTROLPLANE_BINARY selects an existing binary instead.
 //
 // # Addresses
 //
-// All programs listen on 127.0.0.1 only, and etcd on a socket in the cluster's directory, which only its user can open. The
-// API server requires a token. All keys and tokens are generated at each start and stored in that directory.
+// All programs listen on 127.0.0.1 only, and etcd on a socket in the cluster's directory. Only the user can open that
+// directory. The API server requires a token. All keys and tokens are generated at each start and stored in that directory.
 package controlplane

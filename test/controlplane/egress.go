@@ -64,8 +64,8 @@ func (e *egress) stop() error {
 	return e.server.Close()
 }
 
-// Route sends the connections of the API server to a Service to an address, such as that of
-// a webhook server in a test. Without a route, they fail.
+// Route sends the connections of the API server to a Service to an address, such as the
+// address of a webhook server in a test. Without a route, they fail.
 func (c *Cluster) Route(service types.NamespacedName, address string) {
 	c.egress.mu.Lock()
 	defer c.egress.mu.Unlock()

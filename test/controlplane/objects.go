@@ -66,7 +66,7 @@ func (c *Cluster) namespaceReady(ctx context.Context, namespace string) error {
 	return err
 }
 
-// Namespace creates a namespace with a new name, in which pods can be created immediately. It remains when the test ends:
+// Namespace creates a namespace with a new name. Pods can be created in it immediately. It remains when the test ends:
 // its deletion would be one or two requests for each resource of the API server, and the cluster ends soon.
 func (c *Cluster) Namespace(tb testing.TB) string {
 	tb.Helper()

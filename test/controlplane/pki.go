@@ -19,9 +19,10 @@ import (
 // validity of the certificate: it is not renewed, and a cluster exists for hours.
 const validity = 365 * 24 * time.Hour
 
-// servingCertificate creates the certificate of the API server at an IP address, which is its own authority, and its key,
-// in PEM. Pods connect to the first address of Services, or to its name.
-// Keys are ECDSA P-256, because RSA keys take up to a second to generate.
+// servingCertificate creates the self-signed certificate of the API
+// server at an IP address, and its key, in PEM. Pods connect to the first
+// address of Services, or to its name. Keys are ECDSA P-256, because RSA
+// keys take up to a second to generate.
 func servingCertificate(name, host string) (certificate, private []byte, err error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {

@@ -32,17 +32,17 @@ func taken(host string, port int) bool {
 	return errors.Is(err, syscall.EADDRINUSE)
 }
 
-// etcd listens on sockets in the cluster's directory, which only its user can open: an API server has a connection for
-// each resource, and without TLS a control plane uses a sixth less CPU time until it is ready. The programs run in that
+// etcd listens on sockets in the cluster's directory, open to its user only: an API server has a connection for each
+// resource, and without TLS a control plane uses a sixth less CPU time until it is ready. The programs run in that
 // directory, because the path of a socket has at most 107 bytes. etcd demands that the name looks like a host and a port.
 const (
 	storeURL = "unix://store:0"
-	peerURL  = "unix://peer:0" // for other members, of which there are none
+	peerURL  = "unix://peer:0" // for other members; there are none
 )
 
 // etcdFlags: the data need not survive a power failure, and a single member need not wait for others before its
-// election, which takes at most one election timeout. The API server is not faster with shorter heartbeats, which need
-// noticeable CPU at rest.
+// election. The election takes at most one election timeout. Shorter heartbeats do not make the API server faster, and
+// need noticeable CPU at rest.
 func etcdFlags(f files) []string {
 	return []string{
 		"--name=default", "--data-dir=" + f.data(),

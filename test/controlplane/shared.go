@@ -82,7 +82,7 @@ func idleCluster() *Cluster {
 	return cluster
 }
 
-// release ends a lease. A cluster in which a test has failed is stopped: its content is unknown.
+// release ends a lease. The cluster of a failed test is stopped: its content is unknown.
 func (c *Cluster) release(tb testing.TB) {
 	clusters.Lock()
 	delete(clusters.leased, c)
@@ -96,7 +96,7 @@ func (c *Cluster) release(tb testing.TB) {
 	}
 }
 
-// Fresh returns a new cluster, which is stopped when the test ends. With -short the
+// Fresh returns a new cluster. It is stopped when the test ends. With -short the
 // test is skipped.
 func Fresh(tb testing.TB) *Cluster {
 	tb.Helper()

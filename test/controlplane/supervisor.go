@@ -95,7 +95,7 @@ func (s *supervisor) follow(events io.Reader) {
 	close(s.gone)
 }
 
-// end records the program that ended first, which is the cause for the end of the others.
+// end records the program that ended first: its end is the cause for the end of the others.
 func (s *supervisor) end(err *ProgramError) {
 	if s.ended == nil {
 		s.ended = err
@@ -103,7 +103,8 @@ func (s *supervisor) end(err *ProgramError) {
 	}
 }
 
-// whileAllRun returns a context that also ends when a program ends, which is then its cause.
+// whileAllRun returns a context that also ends when a program ends, with that program's error as
+// its cause.
 func (s *supervisor) whileAllRun(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

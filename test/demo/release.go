@@ -144,7 +144,7 @@ func (d *demo) secondRelease(ctx context.Context, first release, providers []fix
 	return made, d.plan(ctx, made)
 }
 
-// azure is a small provider for another platform than that of the cluster.
+// azure is a small provider for another platform than the cluster's.
 func (d *demo) azure() (fixture.Provider, error) {
 	synthetic := fixture.Synthetic{Name: "cluster-api-provider-azure", Platform: "Azure"}
 	metadata := synthetic.Bundle().Metadata

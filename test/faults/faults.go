@@ -102,7 +102,7 @@ func (f Fault) matches(verb, requested string, dryRun bool) bool {
 type scripted struct {
 	Fault
 	matched, happened int
-	met               map[string]bool // the requests of EachOnce, and those of EachFirst that were not successful since
+	met               map[string]bool // the requests of EachOnce, and of EachFirst unless one was successful since
 }
 
 // happens counts a matching request and reports whether to inject the fault.

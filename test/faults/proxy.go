@@ -58,7 +58,7 @@ type Proxy struct {
 	eventCount  map[string]int  // by the path of the watch
 	watchFaults int
 	open        map[*eventBody]bool
-	expired     map[string]bool // watches of which an event was lost
+	expired     map[string]bool // watches that lost an event
 	lists       *lists
 }
 

@@ -31,9 +31,9 @@ type Process struct {
 // remembered is the number of lines of a log that Log returns.
 const remembered = 400
 
-// Launch starts a program with arguments in addition to those for its endpoints, and with only these environment variables.
-// It calls read, which can be nil, for each line of the log before the next one is read. The caller ends the process; it
-// also ends with the caller.
+// Launch starts a program with arguments in addition to the ones for its endpoints, and with only these environment
+// variables. If read is not nil, it calls read for each line of the log before it reads the next one. The caller ends the
+// process; it also ends with the caller.
 func Launch(program string, environment []string, read func(line []byte), arguments ...string) (*Process, error) {
 	health, err := fixture.FreeAddress()
 	if err != nil {

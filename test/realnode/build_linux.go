@@ -58,8 +58,8 @@ func Compile(ctx context.Context, module, main, output string, progress io.Write
 	return build{module: module, packages: []string{main}}.run(ctx, output, progress)
 }
 
-// run builds with the flags of the control plane, with which the programs of the node share packages. output is a file, or
-// a folder with a slash at its end.
+// run builds with the flags of the control plane: the programs of the node share packages with it. output is a file, or a
+// folder with a slash at its end.
 func (b build) run(ctx context.Context, output string, progress io.Writer) error {
 	fmt.Fprintf(progress, "building %s\n", path.Join("test/realnode", b.module, path.Base(b.packages[0])))
 	source, err := goCommand(ctx, "", "list", "-f", "{{.Dir}}", thisPackage)

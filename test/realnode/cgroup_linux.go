@@ -34,7 +34,7 @@ func cgroupHierarchies() []string {
 }
 
 // makeCgroup creates the cgroup of a run in all hierarchies and moves this process into its child "init"; kubelet creates
-// those of pods in it.
+// the cgroups of pods in it.
 func makeCgroup(name string) error {
 	for _, root := range cgroupHierarchies() {
 		// In version 2 the parent decides which controllers a cgroup has; missing ones make kubelet fail.

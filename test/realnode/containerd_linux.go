@@ -74,7 +74,7 @@ const hostConfig = `server = "https://` + PublicRegistry + `"
   ca = %[2]q
 %[3]s`
 
-// AllowPulls decides whether the node has the credentials of the registry, which containerd reads at each pull.
+// AllowPulls decides whether the node has the credentials of the registry. containerd reads them at each pull.
 func (n *Node) AllowPulls(allowed bool) error {
 	certificate := n.path("etc/registry.crt")
 	if err := os.WriteFile(certificate, n.ca.PEM(), 0o600); err != nil {

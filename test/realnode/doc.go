@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package realnode runs a node on this machine, beside the test control plane: kubelet, kube-proxy, containerd and CoreDNS.
-// Pods run as containers with their security context and limits, images are pulled from a registry with TLS and a
-// password, and Services have working addresses. It needs Linux, root, and the programs of a few Debian packages, which
-// Missing names.
+// Package realnode runs a node on this machine, beside the test control plane: kubelet, kube-proxy, containerd and CoreDNS. Pods
+// run as containers with their security context and limits, images are pulled from a registry with TLS and a password, and
+// Services have working addresses. It needs Linux, root, and the programs of a few Debian packages: Missing names them.
 //
 //	func TestMain(m *testing.M) { realnode.Main(m, prepare) }
 //
@@ -14,10 +13,10 @@
 //
 // # Namespaces
 //
-// Main starts the test process again in namespaces of its own: network, mounts and processes. The network has no uplink, so
-// no packet leaves the machine. The first process of the process namespace ends with the process outside; then the kernel
-// kills all others and removes the mounts and the network. Only cgroups and the folder of the run remain, which the process
-// outside removes, also those of an earlier run that was killed.
+// Main starts the test process again in namespaces of its own: network, mounts and processes. The network has no uplink, so no
+// packet leaves the machine. The first process of the process namespace ends with the process outside; then the kernel kills all
+// others and removes the mounts and the network. Only cgroups and the folder of the run remain. The process outside removes
+// them, also for an earlier run that was killed.
 //
 // # Modules
 //

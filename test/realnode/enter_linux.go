@@ -96,7 +96,7 @@ func runOutside(prepare func(context.Context, string) error) (int, error) {
 	return command.ProcessState.ExitCode(), nil
 }
 
-// runFolder creates the folder of a run, and removes those of runs that were killed. A run holds the lock of its folder.
+// runFolder creates the folder of a run, and removes the folders of killed runs. A run holds the lock of its folder.
 func runFolder() (dir string, remove func(), err error) {
 	old, _ := filepath.Glob(filepath.Join(os.TempDir(), runPrefix+"*"))
 	for _, folder := range old {
@@ -179,7 +179,7 @@ func runInit() (int, error) {
 	}
 }
 
-// hidden are folders of the machine in which the programs of a node write; in the namespace they are empty.
+// hidden are folders of the machine that the programs of a node write to; in the namespace they are empty.
 var hidden = []string{"/run", "/var/lib", "/var/log"}
 
 // isolateMounts keeps all mounts of the run in its namespace; they propagate to the namespaces of pods.
@@ -200,7 +200,7 @@ func isolateMounts() error {
 		return err
 	}
 	mounts = append(mounts,
-		mount{resolver, "/etc/resolv.conf", "", unix.MS_BIND}, // programs outside of pods also ask CoreDNS, which answers at once
+		mount{resolver, "/etc/resolv.conf", "", unix.MS_BIND}, // programs outside of pods also ask CoreDNS: it answers at once
 		mount{"", "/", "", unix.MS_REC | unix.MS_SHARED})
 	for _, m := range mounts {
 		if err := unix.Mount(m.source, m.target, m.kind, m.flags, ""); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// ProgramImage returns an image with one static program, which runs as a user without permissions.
+// ProgramImage returns an image with one static program. It runs as a user without permissions.
 func ProgramImage(program, target string, arguments ...string) (v1.Image, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -31,8 +31,8 @@ func ProgramImage(program, target string, arguments ...string) (v1.Image, error)
 	return mutate.Config(image, v1.Config{User: "65532:65532", Entrypoint: append([]string{target}, arguments...), WorkingDir: "/"})
 }
 
-// Push pushes an image to the registry and returns its reference by digest, of PublicRegistry, from which nodes pull it
-// through the mirror.
+// Push pushes an image to the registry and returns its reference by digest. The reference names PublicRegistry; nodes
+// pull it through the mirror.
 func (n *Node) Push(repository string, image remote.Taggable) (string, error) {
 	reference, err := n.Registry.Push(repository, image)
 	return PublicRegistry + strings.TrimPrefix(reference, n.Registry.Host()), err

@@ -43,7 +43,7 @@ type Node struct {
 	Cluster *controlplane.Cluster
 	// Registry serves TLS and requires Credentials.
 	Registry *registry.Registry
-	// Containerd, Kubelet, Proxy and DNS are the programs of the node, which can be stopped and started.
+	// Containerd, Kubelet, Proxy and DNS are the programs of the node. They can be stopped and started.
 	Containerd, Kubelet, Proxy, DNS *Program
 
 	dir      string // of the run
@@ -126,7 +126,7 @@ func (n *Node) startControlPlane(ctx context.Context) error {
 	return err
 }
 
-// program describes a program in the folder of the programs, which works when ready returns nil.
+// program describes a program in the folder of the programs. It works when ready returns nil.
 func (n *Node) program(name, binary string, ready func(context.Context) error, arguments ...string) *Program {
 	bin := n.path(binFolder)
 	return &Program{
@@ -188,7 +188,7 @@ func (n *Node) nodeReady(ctx context.Context) error {
 	return errors.New("the node is not Ready")
 }
 
-// kubeletServes returns an error until kubelet serves its API, which containerd must be ready for.
+// kubeletServes returns an error until kubelet serves its API: kubelet needs a ready containerd.
 var kubeletServes = listens("tcp", Address+":10250")
 
 // listens returns an error until a program listens at an address.

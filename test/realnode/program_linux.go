@@ -28,7 +28,7 @@ type Program struct {
 	ended   chan struct{} // closed when the process has ended
 }
 
-// Start starts the program, which must not be running, and returns when it works.
+// Start starts the program and returns when it works. The program must not be running.
 func (p *Program) Start(ctx context.Context) error {
 	if err := p.launch(); err != nil {
 		return err

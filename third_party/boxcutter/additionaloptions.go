@@ -20,7 +20,7 @@ var WithoutDryRunOfUnchanged = types.WithoutDryRunOfUnchanged
 // WithUnchangedSince tells which objects an older revision has too.
 var WithUnchangedSince = types.WithUnchangedSince
 
-// WithProgressDeadline sets the time by which a revision should be complete.
+// WithProgressDeadline sets the deadline for completing a revision.
 var WithProgressDeadline = types.WithProgressDeadline
 
 // asFieldOwner returns a validator that makes dry runs with the field owner of the

@@ -23,7 +23,7 @@ import (
 // Revision is a desired state that is rolled out phase by phase.
 type Revision = types.Revision
 
-// RevisionBuilder is a Revision to which options can be added.
+// RevisionBuilder is a Revision that takes options.
 type RevisionBuilder = types.RevisionBuilder
 
 // NewRevision returns a revision of the given phases.
@@ -39,7 +39,7 @@ var NewRevisionWithOwnerAndSiblings = types.NewRevisionWithOwnerAndSiblings
 // Phase is a named list of objects that are reconciled together.
 type Phase = types.Phase
 
-// PhaseBuilder is a Phase to which options can be added.
+// PhaseBuilder is a Phase that takes options.
 type PhaseBuilder = types.PhaseBuilder
 
 // NewPhase returns a phase of the given objects.

@@ -40,7 +40,7 @@ type RevisionEngineOptions struct {
 	// it, a collision with such an object is a *machinery.CreateCollisionError.
 	UnfilteredReader client.Reader
 	// PhaseValidator checks the objects of a phase before any of them is written.
-	// Default: validation.NewNamespacedPhaseValidator, which allows a namespaced
+	// Default: validation.NewNamespacedPhaseValidator. It allows a namespaced
 	// owner only objects in its namespace.
 	PhaseValidator *validation.PhaseValidator
 }
@@ -88,7 +88,7 @@ func NewRevisionEngine(opts RevisionEngineOptions) (*RevisionEngine, error) {
 }
 
 // phaseValidator returns the given validator or the default. Both make dry runs
-// with the engine's field owner, so that the result is the same as that of the
+// with the engine's field owner, so that a dry run has the same result as the
 // write.
 func (opts RevisionEngineOptions) phaseValidator() *validation.PhaseValidator {
 	validator := opts.PhaseValidator

@@ -35,7 +35,7 @@ type Journey struct {
 	operatorImage     string // reference by digest
 	operatorNamespace string
 	current           release
-	machines          census // the objects of users, which must survive
+	machines          census // the objects of users; they must survive
 }
 
 // Step is a step of the journey.

@@ -86,7 +86,7 @@ func (j *Journey) writeKustomization() error {
 		os.WriteFile(filepath.Join(folder, "images.json"), images, 0o600))
 }
 
-// memoryLimit is the limit of the operator, which the kernel enforces.
+// memoryLimit is the limit of the operator. The kernel enforces it.
 const memoryLimit = "128Mi"
 
 // configureRegistries creates the objects of docs/registries.md in the namespace of the operator.
@@ -126,7 +126,7 @@ func (j *Journey) installed(ctx context.Context, r release) error {
 	})
 }
 
-// describe returns the conditions and the objects for which a rollout waits.
+// describe returns the conditions and the objects that a rollout waits for.
 func describe(cluster *v1alpha1.ClusterAPI) string {
 	var lines []string
 	for _, condition := range cluster.Status.Conditions {

@@ -37,7 +37,7 @@ func (j *Journey) firstRelease(ctx context.Context) error {
 	return err
 }
 
-// logIn writes the configuration of registries that podman, skopeo and capi-manifests use, which is that of the operator, too.
+// logIn writes the configuration of registries that podman, skopeo, capi-manifests and the operator use.
 func (j *Journey) logIn() error {
 	host := j.node.Registry.Host()
 	user, password := j.node.Credentials()
@@ -110,7 +110,7 @@ func (j *Journey) makeProvider(ctx context.Context, p provider, version string) 
 	if _, err := j.tool(ctx, "pack", bundle, "--base", host+"/bases/"+p.key+":"+version, "--push", host+"/"+p.key+":"+version); err != nil {
 		return "", err
 	}
-	// The reference by digest names the public registry, of which the node's is the mirror.
+	// The reference by digest names the public registry; the node's registry is its mirror.
 	out, err := j.tool(ctx, "images", p.key+"="+host+"/"+p.key+":"+version)
 	if err != nil {
 		return "", err
@@ -122,7 +122,7 @@ func (j *Journey) makeProvider(ctx context.Context, p provider, version string) 
 	return strings.Replace(images[p.key], host, realnode.PublicRegistry, 1), nil
 }
 
-// managerImage returns the image of a manager, which differs between versions.
+// managerImage returns the image of a manager. It differs between versions.
 func (j *Journey) managerImage(program, version string) (v1.Image, error) {
 	image, err := realnode.ProgramImage(j.path(program), "/manager")
 	if err != nil {

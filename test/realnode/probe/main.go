@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command probe is a program for pods in tests: without arguments it serves its host name on port 8080; with a URL it
-// prints the response, for which it waits up to 30 seconds.
+// prints the response, after at most 30 seconds.
 package main
 
 import (

@@ -27,8 +27,8 @@ func validationCases() []Case {
 	}
 }
 
-// inOtherNamespace returns an environment with another namespace than that of the
-// owner.
+// inOtherNamespace returns an environment with another namespace than the
+// owner's.
 func (e *Env) inOtherNamespace() *Env {
 	other := *e
 	other.namespace = "default"

@@ -9,7 +9,7 @@ import (
 )
 
 // The API server stores some values in another form than they were written: "1000m" as "1", and false not at all. For a kind with a
-// Go type this form is known without a request: it is the form in which the type encodes the value.
+// Go type this form is known without a request: the type encodes the value in it.
 
 // withoutOtherForms removes from the sets of fields that differ those whose actual value is only another form of the desired one.
 func (d *Comparator) withoutOtherForms(res *CompareResult, desired, actual *unstructured.Unstructured) {
@@ -29,7 +29,7 @@ func (d *Comparator) withoutOtherForms(res *CompareResult, desired, actual *unst
 	})
 }
 
-// stored returns an object in the form in which its Go type encodes it, and false if there is none.
+// stored returns an object as its Go type encodes it, and false if there is none.
 func (d *Comparator) stored(desired *unstructured.Unstructured) (map[string]any, bool) {
 	if !d.scheme.Recognizes(desired.GroupVersionKind()) {
 		return nil, false

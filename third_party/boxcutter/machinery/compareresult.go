@@ -89,7 +89,7 @@ func describeFields(text *strings.Builder, title string, fields *fieldpath.Set) 
 	}
 }
 
-// paths returns the leaves of a set, which may be nil.
+// paths returns the leaves of a set; set may be nil.
 func paths(set *fieldpath.Set) []string {
 	var out []string
 	for path := range leaves(set) {
@@ -98,7 +98,7 @@ func paths(set *fieldpath.Set) []string {
 	return out
 }
 
-// leaves iterates over the leaves of a set, which may be nil.
+// leaves iterates over the leaves of a set; set may be nil.
 func leaves(set *fieldpath.Set) iter.Seq[fieldpath.Path] {
 	if set == nil {
 		set = &fieldpath.Set{}

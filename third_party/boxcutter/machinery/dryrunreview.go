@@ -23,8 +23,7 @@ import (
 // An object that was created and never applied keeps the fields that the new
 // revision drops, because an apply removes only applied fields. For example, a
 // Deployment that changes from RollingUpdate with parameters to Recreate is then
-// invalid. The managed fields are migrated, which does not change any other
-// field.
+// invalid. The managed fields are migrated; this changes no other field.
 
 // reviewResult is the result of a review.
 type reviewResult int

@@ -215,7 +215,7 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 // record, such as after a restart, a normalized value cannot be told from a change of
 // another actor. If the dry run fails, the write reports the error.
 func (e *ObjectEngine) isNormalized(ctx context.Context, p *plan) bool {
-	// With force: the fields of a create count as those of another manager until they are migrated.
+	// With force: the fields of a create count as another manager's fields until they are migrated.
 	planned, _ := p.desired.DeepCopyObject().(Object)
 	asRead(planned, p.actual)
 	written, err := dryrun.Apply(ctx, e.writer, planned, client.FieldOwner(e.fieldOwner))

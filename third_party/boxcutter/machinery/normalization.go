@@ -41,7 +41,7 @@ type normalization struct {
 	until time.Time
 }
 
-// normalizedFor is the time after which a difference is tried again.
+// normalizedFor is the delay until a difference is tried again.
 const normalizedFor = 10 * time.Minute
 
 // record stores the differences that remained after the write.
@@ -107,7 +107,7 @@ func stateOf(obj Object) string {
 	return obj.GetResourceVersion()
 }
 
-// content returns the object's unstructured content, which must not be modified.
+// content returns the object's unstructured content. The caller must not modify it.
 func content(obj Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil

@@ -42,7 +42,7 @@ type ObjectEngine struct {
 
 // NewObjectEngine returns an engine.
 //
-// Objects are read from cache, which may be filtered by the managed-by label. If
+// Objects are read from cache. It may be filtered by the managed-by label. If
 // unfilteredReader is not nil, it reads objects that are not in the cache. Writes go
 // to writer with the field manager fieldOwner. systemPrefix is the prefix of the
 // revision annotation; managedBy is the value of the managed-by label, "boxcutter"

@@ -35,8 +35,8 @@ type PhaseEngine struct {
 	objectEngine   objectEngine
 	phaseValidator phaseValidator
 	// planner is objectEngine if it is an *ObjectEngine, else nil. A type that
-	// embeds *ObjectEngine may override Reconcile and Teardown, which planning
-	// would bypass.
+	// embeds *ObjectEngine may override Reconcile and Teardown; planning would
+	// bypass them.
 	planner *ObjectEngine
 }
 

@@ -16,8 +16,8 @@ import (
 type PhaseResult interface {
 	// GetName returns the name of the phase.
 	GetName() string
-	// GetValidationError returns the findings because of which nothing was
-	// written, or nil.
+	// GetValidationError returns the findings that prevented all writes,
+	// or nil.
 	GetValidationError() *validation.PhaseValidationError
 	// GetObjects returns the results of the objects in the order of the phase.
 	// Objects that failed with an error are omitted.

@@ -12,8 +12,8 @@ import (
 
 // RevisionResult is the result for a revision.
 type RevisionResult interface {
-	// GetValidationError returns the findings because of which nothing was
-	// written, or nil.
+	// GetValidationError returns the findings that prevented all writes,
+	// or nil.
 	GetValidationError() *validation.RevisionValidationError
 	// GetPhases returns the results of the phases that were reached, in order.
 	GetPhases() []PhaseResult

@@ -177,7 +177,7 @@ func (c *trackingCache) reportErrors(newShared newSharedInformer) newSharedInfor
 		err := shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 			c.failed(ctx, r, i, err)
 		})
-		if err != nil { // It is already running, which only a custom NewInformer can cause.
+		if err != nil { // It is already running: only a custom NewInformer can cause this.
 			c.log.Error(err, "Failed to set the watch error handler of an informer; its errors are not reported", "kind", i.key.String())
 		}
 		i.shared = append(i.shared, shared)
@@ -389,8 +389,8 @@ func (c *trackingCache) RemoveOtherInformers(ctx context.Context, gvks sets.Set[
 	return c.removeIf(ctx, func(i *informer) bool { return !gvks.Has(i.key.gvk) })
 }
 
-// IndexField adds an index to the informer of the object's kind, which it starts
-// if necessary, and to all later informers of this kind.
+// IndexField adds an index to the informer of the object's kind, and to all
+// later informers of this kind. It starts the informer if necessary.
 func (c *trackingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	key, err := keyFor(obj, c.scheme)
 	if err != nil {

@@ -197,8 +197,8 @@ func rejected(err error) bool {
 }
 
 // watchErrorReporter is a ListerWatcher that reports the errors that a reflector does not
-// pass to its error handler: those before the first complete list, which it retries
-// forever.
+// pass to its error handler: the errors before the first complete list. The reflector
+// retries that list forever.
 type watchErrorReporter struct {
 	toolscache.ListerWatcher
 	report func(error)

@@ -71,8 +71,8 @@ func (r annotationRef) identity() identity {
 	return identityOf(r.APIVersion, r.Kind, r.Name, string(r.UID))
 }
 
-// ownerReference returns the reference without the namespace, which
-// metav1.OwnerReference does not have.
+// ownerReference returns the reference without the namespace:
+// metav1.OwnerReference has none.
 func (r annotationRef) ownerReference() metav1.OwnerReference {
 	ref := metav1.OwnerReference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, BlockOwnerDeletion: new(true)}
 	if r.Controller {
@@ -93,7 +93,7 @@ func (s *OwnerStrategyAnnotation) GetController(obj metav1.Object) (
 	return metav1.OwnerReference{}, false
 }
 
-// CopyOwnerReferences replaces the annotation of objB by that of objA, unchanged.
+// CopyOwnerReferences replaces the annotation of objB by objA's annotation, unchanged.
 func (s *OwnerStrategyAnnotation) CopyOwnerReferences(objA, objB metav1.Object) {
 	s.store(objB, objA.GetAnnotations()[s.annotationKey])
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ownerhandling reads and writes the owners of an object. There are two
-// strategies: Kubernetes owner references, which the garbage collector follows,
-// and a list in an annotation, which the garbage collector does not see and which
-// may have owners in other namespaces.
+// strategies: Kubernetes owner references and a list in an annotation. The
+// garbage collector follows only the former; only the latter may have owners in
+// other namespaces.
 //
 // An owner is identified by group, kind, name and UID. At most one owner of an
 // object is its controller.

@@ -62,7 +62,7 @@ func (e *AnnotationEnqueueRequestForOwner) Generic(
 	e.handler().Generic(ctx, evt, q)
 }
 
-// handler returns a handler of controller-runtime, which removes duplicates and
+// handler returns a handler of controller-runtime. It removes duplicates and
 // sets priorities.
 func (e *AnnotationEnqueueRequestForOwner) handler() handler.EventHandler {
 	if e.strategy == nil {

@@ -36,7 +36,7 @@ func (s *OwnerStrategyNative) GetController(obj metav1.Object) (
 	return metav1.OwnerReference{}, false
 }
 
-// CopyOwnerReferences replaces the owners of objB by those of objA.
+// CopyOwnerReferences replaces the owners of objB by the owners of objA.
 func (s *OwnerStrategyNative) CopyOwnerReferences(objA, objB metav1.Object) {
 	objB.SetOwnerReferences(cloneRefs(objA.GetOwnerReferences()))
 }
@@ -77,7 +77,8 @@ func (s *OwnerStrategyNative) ReleaseController(obj metav1.Object) {
 }
 
 // SetOwnerReference makes owner an owner of obj, but not its controller. It fails
-// if the owner's kind cannot be determined or its namespace is not that of obj.
+// if the owner's kind cannot be determined or its namespace differs from the
+// namespace of obj.
 func (s *OwnerStrategyNative) SetOwnerReference(owner, obj metav1.Object) error {
 	return controllerutil.SetOwnerReference(owner, obj, s.scheme)
 }

@@ -76,8 +76,8 @@ func runProbe(prober Prober, obj client.Object) Result {
 	}
 }
 
-// content returns the unstructured content of the object, which must not be
-// modified.
+// content returns the unstructured content of the object. The caller must
+// not modify it.
 func content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil

@@ -15,8 +15,8 @@ import (
 )
 
 // ComputeSHA256Hash returns the hash of a value, in hex. It follows pointers. If
-// collisionCount is not nil, it is hashed too, as 8 bytes of which the upper four
-// are zero, as Kubernetes does for pod templates.
+// collisionCount is not nil, it is hashed too, as 8 bytes with four upper zero
+// bytes, as Kubernetes does for pod templates.
 func ComputeSHA256Hash(obj any, collisionCount *uint32) string {
 	hasher := sha256.New()
 	DeepHashObject(hasher, obj)

@@ -225,7 +225,7 @@ func line(title string, errs []error) string {
 	return title + ": " + strings.Join(texts(errs, error.Error), "; ")
 }
 
-// report returns the title followed by a list of items, which may be reports.
+// report returns the title followed by a list of items. Items may be reports.
 func report(title string, items []string) string {
 	lines := []string{title + ":"}
 	for _, item := range items {

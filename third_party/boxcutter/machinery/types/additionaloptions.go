@@ -13,8 +13,8 @@ import (
 // The options in this file, and their fields and methods, are not part of the
 // original module. The defaults behave like the original.
 //
-// The setters are for code that must also compile against the original: it
-// defines its own option type, which checks for the setter:
+// The setters are for code that must also compile against the original: it defines its
+// own option type that checks for the setter:
 //
 //	func (o concurrency) ApplyToPhaseReconcileOptions(opts *types.PhaseReconcileOptions) {
 //		if extended, ok := any(opts).(interface{ SetConcurrency(limit int) }); ok {
@@ -98,9 +98,9 @@ func (opts *ObjectReconcileOptions) SetUnchangedSince(unchanged func(obj client.
 	opts.UnchangedSince = unchanged
 }
 
-// WithProgressDeadline sets the time by which the revision should be complete.
-// After it, the result reports that the deadline is exceeded, unless the revision
-// is complete or has progressed to newer revisions; see machinery.ProgressDeadline.
+// WithProgressDeadline sets the deadline for completing the revision. After it,
+// the result reports that the deadline is exceeded, unless the revision is
+// complete or has progressed to newer revisions; see machinery.ProgressDeadline.
 // The rollout continues after the deadline.
 func WithProgressDeadline(deadline time.Time) RevisionReconcileOption {
 	return &revisionReconcileOption{func(opts *RevisionReconcileOptions) { opts.SetProgressDeadline(deadline) }}

@@ -16,8 +16,8 @@ type RevisionReconcileOptions struct {
 	DefaultPhaseOptions []PhaseReconcileOption
 	// PhaseOptions apply to the phase with this name, after the defaults.
 	PhaseOptions map[string][]PhaseReconcileOption
-	// ProgressDeadline is the time by which the revision should be complete; zero
-	// means no deadline. See WithProgressDeadline.
+	// ProgressDeadline is the deadline for completing the revision; zero
+	// means none. See WithProgressDeadline.
 	ProgressDeadline time.Time
 }
 
@@ -211,7 +211,7 @@ type OwnerStrategy interface {
 	GetController(obj metav1.Object) (metav1.OwnerReference, bool)
 	// IsController reports whether owner is the controller of obj.
 	IsController(owner, obj metav1.Object) bool
-	// CopyOwnerReferences replaces the owners of objB by those of objA.
+	// CopyOwnerReferences replaces the owners of objB by the owners of objA.
 	CopyOwnerReferences(objA, objB metav1.Object)
 	// ReleaseController clears the controller flag of all owners of obj.
 	ReleaseController(obj metav1.Object)

@@ -10,7 +10,7 @@ import "sigs.k8s.io/controller-runtime/pkg/client"
 type Phase interface {
 	// GetName returns the name, a DNS-1035 label that is unique in the revision.
 	GetName() string
-	// GetObjects returns the objects in the order in which they are reconciled.
+	// GetObjects returns the objects in reconcile order.
 	GetObjects() []client.Object
 	// GetReconcileOptions returns the phase's own options for Reconcile.
 	GetReconcileOptions() []PhaseReconcileOption
@@ -18,7 +18,7 @@ type Phase interface {
 	GetTeardownOptions() []PhaseTeardownOption
 }
 
-// PhaseBuilder is a Phase to which options can be added.
+// PhaseBuilder is a Phase that takes options.
 type PhaseBuilder interface {
 	Phase
 	// WithReconcileOptions adds options for Reconcile.

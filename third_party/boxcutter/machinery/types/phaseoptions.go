@@ -16,8 +16,8 @@ func WithAggregatePhaseTeardownErrors() PhaseTeardownOption {
 	return &phaseTeardownOption{func(opts *PhaseTeardownOptions) { opts.AggregateErrors = true }}
 }
 
-// WithObjectReconcileOptions sets the options of one object, which is identified
-// by kind, namespace and name. The last option for an object takes precedence.
+// WithObjectReconcileOptions sets the options of one object, identified by kind,
+// namespace and name. The last option for an object takes precedence.
 func WithObjectReconcileOptions(obj client.Object, opts ...ObjectReconcileOption) PhaseReconcileOption {
 	ref := ToObjectRef(obj)
 	return &phaseReconcileOption{func(phase *PhaseReconcileOptions) {
@@ -25,8 +25,8 @@ func WithObjectReconcileOptions(obj client.Object, opts ...ObjectReconcileOption
 	}}
 }
 
-// WithObjectTeardownOptions sets the options of one object, which is identified
-// by kind, namespace and name. The last option for an object takes precedence.
+// WithObjectTeardownOptions sets the options of one object, identified by kind,
+// namespace and name. The last option for an object takes precedence.
 func WithObjectTeardownOptions(obj client.Object, opts ...ObjectTeardownOption) PhaseTeardownOption {
 	ref := ToObjectRef(obj)
 	return &phaseTeardownOption{func(phase *PhaseTeardownOptions) {

@@ -9,12 +9,12 @@ import (
 
 // Revision is a desired state that is rolled out phase by phase.
 type Revision interface {
-	// GetName returns the name, which appears in messages only.
+	// GetName returns the name. It appears in messages only.
 	GetName() string
 	// GetRevisionNumber returns the number, 1 or more. Revisions with higher
 	// numbers adopt the objects of siblings with lower numbers.
 	GetRevisionNumber() int64
-	// GetPhases returns the phases in the order in which they are reconciled.
+	// GetPhases returns the phases in reconcile order.
 	GetPhases() []Phase
 	// GetReconcileOptions returns the revision's own options for Reconcile.
 	GetReconcileOptions() []RevisionReconcileOption
@@ -22,7 +22,7 @@ type Revision interface {
 	GetTeardownOptions() []RevisionTeardownOption
 }
 
-// RevisionBuilder is a Revision to which options can be added.
+// RevisionBuilder is a Revision that takes options.
 type RevisionBuilder interface {
 	Revision
 	// WithReconcileOptions adds options for Reconcile.
