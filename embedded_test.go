@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestEmbeddedControlPlane_IsUpToDate compares the archive from which capi-manifests builds the control plane with the
+// TestEmbeddedControlPlane_IsUpToDate compares the archive that capi-manifests builds the control plane from with the
 // source in test/controlplane. UPDATE=1 writes it.
 func TestEmbeddedControlPlane_IsUpToDate(t *testing.T) {
 	archive := &txtar.Archive{Comment: []byte("The source of test/controlplane, for --against embedded. Written by go generate.\n")}

@@ -44,7 +44,8 @@ func TestBundles(t *testing.T) {
 	})
 }
 
-// describe returns the result of Bundles as text, without the image, which is always the same.
+// describe returns the result of Bundles as text. It omits the image, because it is always the
+// same.
 func describe(bundles []extractor.Bundle, err error) string {
 	var out strings.Builder
 	if err != nil {

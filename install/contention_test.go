@@ -65,7 +65,7 @@ func TestDrift_FightingManager(t *testing.T) {
 	stop()
 	<-done
 	t.Logf("writes in the first minute: %d, in the second: %d; events: %d and %d", first, second, emitted, later)
-	if second*5 > first || emitted > 10 || later > 0 { // the events of the first minute include each change of Available, which follows the replicas
+	if second*5 > first || emitted > 10 || later > 0 { // the events of the first minute include each change of Available: it follows the replicas
 		t.Errorf("writes in the first minute: %d, in the second: %d; events: %d and %d", first, second, emitted, later)
 	}
 	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", ".spec.replicas", `"fighter"`)

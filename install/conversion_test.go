@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// converted returns the manifests of a CRD with a second version, which a webhook converts, and of the webhook's Service.
+// converted returns the manifests of a CRD with a second version, converted by a webhook, and of the webhook's Service.
 func converted() []string {
 	service := `apiVersion: v1
 kind: Service

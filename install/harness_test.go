@@ -73,7 +73,7 @@ type harness struct {
 	registries      bool          // the registry configuration of the cluster is read
 
 	// onRequest is called before each request of the installer; nil disables it. A
-	// response that it returns replaces that of the API server.
+	// response that it returns replaces the API server's.
 	onRequest atomic.Pointer[func(*http.Request) *http.Response]
 
 	stop func() // ends the running installer; nil if none runs

@@ -169,7 +169,7 @@ func (t trial) String() string {
 // grantedByRoles reports whether the installer needs the rule only because the providers' roles grant it.
 func (t trial) grantedByRoles() bool { return strings.HasPrefix(t.Why, "roles of the set grant it") }
 
-// trigger is the operation for which the installer needs a permission.
+// trigger is the operation that needs a permission of the installer.
 type trigger int
 
 const (
@@ -321,7 +321,7 @@ func (l *least) allowed(t trial) error {
 }
 
 // reported returns an error until the missing permission is reported: in a condition, or
-// in the log if the ClusterAPI object, which has the conditions, is deleted.
+// in the log if the ClusterAPI object is deleted.
 func (l *least) reported(t trial, mark int) error {
 	texts := l.log.lines()[mark:]
 	if t.trigger() != removing {
@@ -412,8 +412,9 @@ func realBundle(t *testing.T, name string) extractor.Bundle {
 	return bundle
 }
 
-// sample returns one trial of each sort that is not in seen: first repairs, which
-// revert drift, then removals, which run last because they block the uninstall.
+// sample returns one trial of each sort that is not in seen: first repairs (they
+// revert drift), then removals. Removals run last because they block the
+// uninstall.
 func sample(all []trial, seen map[string]bool) (repairs, removals []trial) {
 	for _, t := range all {
 		sort := fmt.Sprint(t.Why, t.Namespace == "")

@@ -200,7 +200,7 @@ func TestOrphans_BeforeTheEndOfAnUninstall(t *testing.T) {
 	h.reapply()
 }
 
-// coversEveryKind fails the test if the installer may write a built-in kind of which there is no specimen.
+// coversEveryKind fails the test if the installer may write a built-in kind without a specimen.
 func (h *harness) coversEveryKind() {
 	h.Helper()
 	served, err := discovery.NewDiscoveryClientForConfig(h.config)

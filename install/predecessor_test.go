@@ -329,8 +329,8 @@ func (h *harness) forgetBookkeeping() {
 	}
 }
 
-// TestPredecessor_ForeignLabels: an object to which a user has copied the labels is
-// not adopted but reported.
+// TestPredecessor_ForeignLabels: an object with labels copied by a user is not
+// adopted but reported.
 func TestPredecessor_ForeignLabels(t *testing.T) {
 	h := newHarness(t)
 	foreign := &corev1.ConfigMap{}

@@ -16,7 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// crdNamed returns the metadata of a CRD, which is retained or not.
+// crdNamed returns the metadata of a CRD, retained or not.
 func crdNamed(name string, retained bool) client.Object {
 	crd := object.CRDMetadata()
 	crd.Name = name

@@ -32,7 +32,7 @@ func (h *harness) unmanaged(names ...string) {
 }
 
 // answer plays the cluster's CRD compatibility checker for the requirement of a
-// revision, which it waits for.
+// revision. It waits for the requirement.
 func (h *harness) answer(crd string, revision int, admitted, compatible, message string) {
 	h.Helper()
 	name := fmt.Sprintf("%s-%d", crd, revision)
@@ -79,7 +79,7 @@ func (h *harness) waits(version string, parts ...string) {
 	})
 }
 
-// ownershipMetadata returns the metadata by which an object belongs to the installer.
+// ownershipMetadata returns the metadata that makes an object belong to the installer.
 func ownershipMetadata(object *unstructured.Unstructured) []string {
 	var found []string
 	for key := range object.GetLabels() {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refusals are causes for which the API server rejects an object of a release. The
+// refusals are causes of the API server to reject an object of a release. The
 // phase also has a ConfigMap that the API server would accept.
 var refusals = []struct {
 	name string
@@ -29,7 +29,7 @@ var refusals = []struct {
 	names   []string
 	// reason is the expected reason; empty means ObjectsRefused.
 	reason string
-	// missing is set if the installer lacks a permission, which it finds before the first phase.
+	// missing is set if the installer lacks a permission. It finds that before the first phase.
 	missing bool
 }{
 	{name: "a field that cannot be changed", refused: `apiVersion: v1
@@ -62,7 +62,7 @@ kind: ResourceQuota
 metadata: {name: test, namespace: openshift-cluster-api}
 spec: {hard: {count/configmaps: "1"}}
 `)
-		counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
+		counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller; this cluster lacks it
 		counted.Object["status"] = map[string]any{"hard": map[string]any{"count/configmaps": "1"}, "used": map[string]any{"count/configmaps": "1"}}
 		h.must(h.Status().Update(h.Context(), counted))
 		return remove

@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/faults"
 )
 
-// Paths of the objects on which both controllers decide.
+// Paths of the objects that both controllers base their decisions on.
 var (
 	clusterAPIs = "/clusterapis"
 	revisions   = "/namespaces/" + v1alpha1.OpenShiftNamespaces.Operator + "/configmaps"

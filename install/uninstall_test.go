@@ -97,7 +97,7 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 	})
 }
 
-// reconcileAgain creates a ConfigMap, which triggers a reconcile, and waits for its end.
+// reconcileAgain creates a ConfigMap to trigger a reconcile, and waits for its end.
 func (h *harness) reconcileAgain() {
 	h.Helper()
 	before := h.reconciles()

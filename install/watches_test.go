@@ -134,7 +134,7 @@ func (h *harness) note(kind, namespace, name string) {
 	h.patch(kind, namespace, name, "test", `{"metadata": {"annotations": {"example.com/note": "changed"}}}`)
 }
 
-// create creates an object, which is deleted at the end of a test.
+// create creates an object and deletes it at the end of a test.
 func (h *harness) create(test *testing.T, kind, namespace, name string, labels map[string]string, spec map[string]any) {
 	h.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{}}

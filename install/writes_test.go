@@ -67,7 +67,7 @@ func ofObjects(all []write) (objects map[string]objectWrites, other []write) {
 		}
 		count := objects[w.path]
 		switch {
-		case w.status == http.StatusConflict: // with a controller of Kubernetes, which writes status
+		case w.status == http.StatusConflict: // with a controller of Kubernetes that writes status
 			count.conflicts++
 		case w.dryRun:
 			count.dryRuns++

@@ -81,7 +81,7 @@ func TestManifests_AcceptedByTheAPIServer(t *testing.T) {
 		available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
 		return available == 1, nil
 	})
-	if err != nil { // the namespace enforces the restricted pod security standard, which would reject the pod
+	if err != nil { // the namespace enforces the restricted pod security standard, and that rejects the pod
 		t.Errorf("the Deployment is not available: %v\n%v", err, deployment.Object["status"])
 	}
 }

@@ -123,7 +123,7 @@ func TestDocuments_DeleteNoNamespace(t *testing.T) {
 	}
 }
 
-// TestUninstall_LeavesWhatItDidNotMake applies each kustomization over a cluster in which all namespaces exist, with data, and
+// TestUninstall_LeavesWhatItDidNotMake applies each kustomization over a cluster whose namespaces all exist, with data, and
 // removes it with the command of docs/install.md.
 func TestUninstall_LeavesWhatItDidNotMake(t *testing.T) {
 	cluster := controlplane.Fresh(t)

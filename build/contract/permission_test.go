@@ -4,8 +4,8 @@ package contract
 
 import "testing"
 
-// A rule with resourceNames allows neither list nor watch nor create, which have no name, so it does not grant a
-// permission for all objects.
+// A rule with resourceNames allows neither list nor watch nor create, because they have no name. So it does not
+// grant a permission for all objects.
 func TestGrants_ResourceNames(t *testing.T) {
 	rule := grant{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"*"}}
 	named := rule

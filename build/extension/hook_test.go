@@ -123,7 +123,7 @@ func TestReadTopology_List(t *testing.T) {
 	}
 }
 
-// The templates of a MachinePool are separate from those of a MachineDeployment with the same templates.
+// A MachinePool has its own templates, also if a MachineDeployment uses the same ones.
 func TestExampleTopology_MachinePool(t *testing.T) {
 	t.Parallel()
 	topology, uids, kinds := ExampleTopology(), map[string]bool{}, map[string]any{}

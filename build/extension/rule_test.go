@@ -74,7 +74,8 @@ func topologyWithCRD(t *testing.T) *Topology {
 	return topology
 }
 
-// Package rulebook of capi-manifests tests the parts that these rules share with those of build/contract.
+// Package rulebook of capi-manifests tests the parts that these rules share with the rules of
+// build/contract.
 func TestRules_HaveOneCheckAndOwnThemes(t *testing.T) {
 	validate := map[string]bool{}
 	for _, rule := range rules.All() {

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// unusual has values that YAML can write in several ways. Its kind is unknown, as that of a CRD's instance.
+// unusual has values that YAML can write in several ways. Its kind is unknown, like the kind of a CRD's
+// instance.
 const unusual = `
 apiVersion: example.com/v1
 kind: Unusual

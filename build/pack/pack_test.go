@@ -226,7 +226,7 @@ func TestPack_ReadBackByExtractor(t *testing.T) {
 	}
 }
 
-// The layout of profiles has no locator; that of the base image must not be used.
+// The layout of profiles has no locator; the base image's locator must not be used.
 func TestPack_ProfileLayoutHasNoLocator(t *testing.T) {
 	bundle := bundleOf(configMap)
 	bundle.Profile = "default"

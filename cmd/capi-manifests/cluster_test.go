@@ -28,8 +28,8 @@ const clusterAPICRD = "clusterapis.capi-operator.openshift.io"
 
 // TestClusterScripts runs the scripts in testdata/cluster against a control plane without capi-installer. The scripts
 // write the ClusterAPI object with kubectl. $KUBECONFIG has all permissions; $READER and $STRANGER are kubeconfigs of
-// the service accounts reader and stranger, which have none. $MANIFESTS is the folder of the release's manifests. In
-// addition to testscript's commands there are exits, expand, publish and images-json of TestScripts, and:
+// the service accounts reader and stranger without permissions. $MANIFESTS is the folder of the release's manifests.
+// In addition to testscript's commands there are exits, expand, publish and images-json of TestScripts, and:
 //
 //	stored-version NAME IMAGE FILE OUT   writes the revision ConfigMap of a version with the objects of FILE
 //	await-text TEXT FILE                 waits until a file contains a text
@@ -37,8 +37,8 @@ func TestClusterScripts(t *testing.T) {
 	runClusterScripts(t, controlplane.Shared(t), "testdata/cluster")
 }
 
-// TestAdministrationScripts runs the scripts in testdata/administration, which change the ClusterAPI object that the scripts in
-// testdata/cluster read, in another control plane.
+// TestAdministrationScripts runs the scripts in testdata/administration in another control plane, because they change the
+// ClusterAPI object that the scripts in testdata/cluster read.
 func TestAdministrationScripts(t *testing.T) {
 	runClusterScripts(t, controlplane.Lease(t), "testdata/administration")
 }

@@ -63,7 +63,7 @@ kind: ConfigMap
 metadata: {name: c}
 `
 
-// entryPoint is a place at which files of users enter the programs.
+// entryPoint is a place where files of users enter the programs.
 type entryPoint struct {
 	text string
 	// read returns the number of entries that the entry point reads.

@@ -68,11 +68,12 @@ func TestREADME_ExamplesWork(t *testing.T) {
 	})
 }
 
-// fork is a repository of a provider with the manifests of OpenShift's manifests-gen. The flags are those of its
+// fork is a repository of a provider with the manifests of OpenShift's manifests-gen. The flags come from its
 // Makefile.
 type fork struct {
 	name string
-	// flags are replacements in the commands of the README, which are for cluster-api-provider-aws.
+	// flags are replacements in the commands of the README. Its commands are for
+	// cluster-api-provider-aws.
 	flags []string
 }
 

@@ -115,7 +115,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("BIN", filepath.Dir(program))
-	env.Setenv("GOGC", "400") // hundreds of programs, each of which would collect garbage even before main
+	env.Setenv("GOGC", "400") // hundreds of programs would collect garbage even before main
 	return os.CopyFS(filepath.Join(env.WorkDir, "providers"), os.DirFS(filepath.Join("testdata", "providers")))
 }
 

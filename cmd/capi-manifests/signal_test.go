@@ -117,7 +117,8 @@ func TestSignals_IgnoredHangupStaysIgnored(t *testing.T) {
 	}
 }
 
-// The program waits for the end of the control plane, which never ends; a second signal does not wait.
+// The program waits for the end of the control plane, but it never ends; a second signal does not
+// wait.
 func TestSignals_SecondEndsAtOnce(t *testing.T) {
 	files := bundleFiles()
 	files["controlplane"] = "#!/bin/sh\nexec cat \"${0%/*}/dir/pipe\"\n"
@@ -164,7 +165,7 @@ func startProgram(t *testing.T, dir string, args ...string) *runningProgram {
 	return startShell(t, dir, `exec "$0" "$@"`, args...)
 }
 
-// startShell starts a shell script, in which $0 is capi-manifests.
+// startShell starts a shell script with capi-manifests as $0.
 func startShell(t *testing.T, dir, script string, args ...string) *runningProgram {
 	t.Helper()
 	p := &runningProgram{command: exec.Command("sh", append([]string{"-c", script, "capi-manifests"}, args...)...), ended: make(chan error, 1)}

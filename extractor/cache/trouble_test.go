@@ -237,7 +237,7 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzReference reads references: what is accepted names a digest, which can name a file.
+// FuzzReference reads references: what is accepted names a digest, and the digest can name a file.
 func FuzzReference(f *testing.F) {
 	f.Add(full)
 	f.Add("quay.io/example/capa@sha256:../../x")

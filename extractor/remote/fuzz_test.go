@@ -19,7 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// tight are limits with which every input is cheap.
+// tight are limits that make every input cheap.
 var tight = overlay.Limits{Unpacked: 4 << 20, Entries: 1000, Depth: 32, Files: 200, Total: 1 << 20}
 
 // FuzzLayers reads two layers from a registry, compressed or not.

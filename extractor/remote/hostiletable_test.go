@@ -31,8 +31,8 @@ type hostileRow struct {
 	memory          int64
 }
 
-// TestRegistry_BoundsHostileImages reads every hostile image of this package's tests in a process of its own, and those of hostile
-// also as one release. With -v it prints the table of their costs.
+// TestRegistry_BoundsHostileImages reads every hostile image of this package's tests in a process of its own, and the ones of
+// hostile also as one release. With -v it prints the table of their costs.
 func TestRegistry_BoundsHostileImages(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	others := map[string]registry.Layer{"38 chained symlinks of 2,000 components": {Entries: chainedSymlinks()}}

@@ -98,7 +98,7 @@ func TestLayerCache_InvalidLayerIsReadOnce(t *testing.T) {
 	}
 }
 
-// A layer can be in a repository to which the credentials of another image give no access.
+// A layer can be in a repository that the credentials of another image give no access to.
 func TestLayerCache_RetriesFromTheOwnRepository(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	references := release(t, reg, 2)

@@ -512,7 +512,7 @@ func show(layers []registry.Layer) string {
 // comparison counts the stacks that were compared.
 type comparison struct{ stacks, refused, found, complete int }
 
-// compare draws a stack of layers and compares the bundle files with those of the oracle.
+// compare draws a stack of layers and compares the bundle files with the oracle's.
 func (c *comparison) compare(t *rapid.T) {
 	layers := layerStacks().Draw(t, "layers")
 	scratch, err := os.MkdirTemp(inMemory(), "unpacked")

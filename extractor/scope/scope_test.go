@@ -65,8 +65,8 @@ func TestContains_AsContainersImage(t *testing.T) {
 	}
 }
 
-// TestContains_AsRegistriesConf compares all pairs with the search of registries.conf. Its code takes a port for a tag, which
-// it calls unintended; that is the only difference.
+// TestContains_AsRegistriesConf compares all pairs with the search of registries.conf. Its code takes a port for a tag, and
+// calls that unintended; this is the only difference.
 func TestContains_AsRegistriesConf(t *testing.T) {
 	compared := 0
 	for _, in := range all() {

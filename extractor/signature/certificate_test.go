@@ -105,7 +105,7 @@ func fulcioLeaf(f *fixture) x509.Certificate {
 // signingTime is the time of the entries in the transparency log.
 func signingTime() time.Time { return time.Now().Add(-24 * time.Hour) }
 
-// signWith stores a signature by a key with annotations, which can depend on the payload and the signature.
+// signWith stores a signature by a key with annotations. They can depend on the payload and the signature.
 func (f *fixture) signWith(key *ecdsa.PrivateKey, annotations func(payload []byte, signature string) map[string]string) {
 	f.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)

@@ -48,7 +48,7 @@ const (
 
 var steps = []string{stepPing, stepToken, stepIndex, stepManifest, stepSignature, stepPayload, stepLayer}
 
-// stall is the way in which a response does not arrive, or arrives slowly.
+// stall is the kind of fault: a response does not arrive, or arrives slowly.
 type stall struct {
 	name   string
 	silent bool          // no response
@@ -74,7 +74,7 @@ type signedImage struct {
 	types     map[string]string
 }
 
-// newSignedImage returns an image in which the content of each step has a size, its layer another one. Images with different names have different digests,
+// newSignedImage returns an image. The content of each step has one size, its layer another one. Images with different names have different digests,
 // except for their layer if it has the same name.
 func newSignedImage(t *testing.T, key *Key, size, layer int, imageName, layerName string) *signedImage {
 	t.Helper()
@@ -271,7 +271,7 @@ func TestVerified_BoundsStalls(t *testing.T) {
 	}
 }
 
-// readStalled reads the image of a network from mirrors and the registry, some of which are broken.
+// readStalled reads the image of a network from broken and sound mirrors and the registry.
 func readStalled(t *testing.T, signed *policy.Policy, n *network, fault stall, broken, sound int) (time.Duration, error) {
 	t.Helper()
 	client := n.client(t, fault, broken, sound)
@@ -290,7 +290,7 @@ func fetcher(t *testing.T, client *fetch.Client, signed *policy.Policy) extracto
 	}
 }
 
-// client returns a client for mirrors and the registry in a network, some of which are broken.
+// client returns a client for broken and sound mirrors and the registry in a network.
 func (n *network) client(t *testing.T, fault stall, broken, sound int) *fetch.Client {
 	t.Helper()
 	hosts := []string{"m1.example.com", "m2.example.com", "own.example.com"}[3-broken-sound:]

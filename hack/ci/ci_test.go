@@ -42,7 +42,7 @@ func (d definition) text(t *testing.T) string {
 	if d.file != "krew.yaml" {
 		return string(content)
 	}
-	// The function of krew-release-bot, which downloads the archive.
+	// The function of krew-release-bot: it downloads the archive.
 	functions := template.FuncMap{"addURIAndSha": func(uri, tag string) string {
 		return "uri: " + strings.ReplaceAll(uri, "{{ .TagName }}", tag) + "\n    sha256: " + strings.Repeat("a", 64)
 	}}
@@ -271,7 +271,7 @@ func TestAction_RunsItsSteps(t *testing.T) {
 	}
 }
 
-// script returns a shell that runs a script as the CI systems do, which stop at the first error.
+// script returns a shell that runs a script as the CI systems do: they stop at the first error.
 func script(dir, text string, environment []string) *exec.Cmd {
 	shell := exec.Command("bash", "-e", "-o", "pipefail", "-c", text)
 	shell.Dir, shell.Env = dir, environment

@@ -49,8 +49,8 @@ func TestPatches_AreComplete(t *testing.T) {
 
 var patchedFile = regexp.MustCompile(`(?m)^\+\+\+ b/(.+)$`)
 
-// TestPatches_Apply fails after a change to code in which a bug is seeded: the patch
-// must follow the change.
+// TestPatches_Apply fails after a change to code with a seeded bug: the patch must
+// follow the change.
 func TestPatches_Apply(t *testing.T) {
 	mutants, err := read("../../test/mutants")
 	if err != nil {

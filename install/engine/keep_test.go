@@ -107,7 +107,7 @@ func TestKeeper_UnchangedReadsObjectsOutsideTheCache(t *testing.T) {
 }
 
 // In any order of changes, events that arrive later, and reconciles: a phase counts as unchanged only if its objects are
-// those of its last reconcile, or the event of the change has not arrived.
+// the same as in its last reconcile, or the event of the change has not arrived.
 func TestKeeper_NoChangeGoesUnnoticed(t *testing.T) {
 	phases := map[string][]string{"core": {"a", "b"}, "aws": {"c"}}
 	names := []string{"a", "b", "c"}

@@ -16,7 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// The message has a command only for objects of which nothing else is rejected.
+// The message has a command only for objects without another rejection.
 func TestWithDeletions_OnlyImmutableFields(t *testing.T) {
 	invalid := func(fields ...string) error {
 		var all field.ErrorList

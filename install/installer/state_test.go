@@ -126,8 +126,8 @@ func TestState_DeletedConfigMaps(t *testing.T) {
 	}
 }
 
-// The deletion of a ClusterAPI object deletes the ConfigMaps that it owns, with their parts. Orphaned versions, and those of
-// another object, stay.
+// The deletion of a ClusterAPI object deletes the ConfigMaps that it owns, with their parts. Orphaned versions, and versions
+// of another object, stay.
 func TestState_UninstalledBy(t *testing.T) {
 	configMap := func(name, label, version string, owner types.UID) corev1.ConfigMap {
 		out := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: version}}}

@@ -14,7 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// The limit counts from the last progress, which the API records: another process does not extend it.
+// The limit counts from the last progress. The API records it, so another process does not extend the
+// limit.
 func TestLimitUninstall(t *testing.T) {
 	deleted := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(deleted))}}

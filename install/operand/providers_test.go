@@ -75,7 +75,7 @@ func TestRender_RealReleaseOnEachPlatform(t *testing.T) {
 			platforms[provider.Platform] = provider.Name
 		}
 	}
-	delete(platforms, "") // that of the core provider
+	delete(platforms, "") // the core provider's
 	for platform, provider := range platforms {
 		bundles, err := Select(Platforms{platform}, results)
 		if err != nil {

@@ -67,7 +67,7 @@ type policyObjects struct {
 	client.Reader
 	forAll       []configv1.ClusterImagePolicy
 	forNamespace []configv1.ImagePolicy
-	namespaces   []string // in which ImagePolicies were listed
+	namespaces   []string // of the lists of ImagePolicies
 	err          error
 	reads        int
 }

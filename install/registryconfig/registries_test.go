@@ -158,7 +158,8 @@ func TestRegistries_IgnoresAnInvalidPullSecret(t *testing.T) {
 	}
 }
 
-// TestRegistries_ObjectsTakePrecedence: for the same source, the rules of objects replace those of files.
+// TestRegistries_ObjectsTakePrecedence: for the same source, the rules of objects replace the rules of
+// files.
 func TestRegistries_ObjectsTakePrecedence(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "registries.conf")
 	text := "[[registry]]\nlocation = \"quay.io/release\"\n[[registry.mirror]]\nlocation = \"file.example.com\"\n[[registry]]\nlocation = \"other.example.com\"\n"
@@ -186,7 +187,7 @@ func TestRegistries_ObjectsTakePrecedence(t *testing.T) {
 	}
 }
 
-// TestRegistries_Proxy: the proxy of the cluster replaces that of the environment.
+// TestRegistries_Proxy: the proxy of the cluster replaces the environment's.
 func TestRegistries_Proxy(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://env.example.com:3128")
 	t.Setenv("NO_PROXY", "")

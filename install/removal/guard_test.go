@@ -45,7 +45,7 @@ func establishedCRD() *unstructured.Unstructured {
 	return crd
 }
 
-// newGuardedCluster returns a cluster with objects in which the policy is enforced at once.
+// newGuardedCluster returns a cluster with objects that enforces the policy at once.
 func newGuardedCluster(t *testing.T, objects ...client.Object) *guardedCluster {
 	t.Helper()
 	scheme := crdScheme(t)

@@ -19,7 +19,7 @@ import (
 
 const machinesCRD = "machines.x.io"
 
-// owners are those of the installer.
+// owners are the installer's.
 var owners = engine.NewOwners(scheme.Scheme)
 
 // settings returns a ConfigMap.
@@ -59,7 +59,7 @@ func (a answer) Get(context.Context, client.ObjectKey, client.Object, ...client.
 
 func (a answer) List(context.Context, client.ObjectList, ...client.ListOption) error { return a.error }
 
-// noWatches are those of a cache that needs none.
+// noWatches are the watches of a cache that needs none.
 type noWatches struct{}
 
 func (noWatches) Watch(context.Context, client.Object, sets.Set[schema.GroupVersionKind]) error {

@@ -116,7 +116,7 @@ func customResource(name string, annotations map[string]string) *apiextensionsv1
 	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
 }
 
-// The owner of the objects is the version that has installed them, which a later version can have adopted.
+// The owner of the objects is the version that has installed them. A later version can have adopted them.
 func TestRemover_ControlledCRDs(t *testing.T) {
 	of := func(version string) map[string]string {
 		return controlledBy(t, version, settings("a")).GetAnnotations()

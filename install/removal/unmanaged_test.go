@@ -32,7 +32,7 @@ func customResourceOf(t *testing.T, version, name string) *apiextensionsv1.Custo
 	return crd
 }
 
-// changedBeforePatches returns a cluster in which another actor changes each object right before it is patched.
+// changedBeforePatches returns a cluster where another actor changes each object right before it is patched.
 func changedBeforePatches(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
@@ -85,7 +85,7 @@ func TestReleaseCRDs_OfTheInstaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := fake.NewClientBuilder().WithScheme(crdScheme(t))
-			for _, cached := range test.cached { // an outdated cache: all are those of the version
+			for _, cached := range test.cached { // an outdated cache: all belong to the version
 				cache.WithObjects(of(cached, v1alpha1.Prefix))
 			}
 			builder := fake.NewClientBuilder().WithScheme(crdScheme(t))
@@ -152,7 +152,7 @@ func TestReleaseCRDs_AfterAnError(t *testing.T) {
 	}
 }
 
-// The metadata of an unmanaged CRD includes the field ownership of the installer, but not that of its status.
+// The metadata of an unmanaged CRD includes the field ownership of the installer, except for its status.
 func TestReleaseCRD_FieldOwnership(t *testing.T) {
 	var fields []metav1.ManagedFieldsEntry
 	writer := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

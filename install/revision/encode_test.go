@@ -131,7 +131,7 @@ func TestStored_RoundTrip(t *testing.T) {
 	})
 }
 
-// example returns a set like that of a release.
+// example returns a set like a release's.
 func example() operand.Set {
 	return operand.Set{
 		ContentID: digest.FromString("inputs"),

@@ -75,7 +75,7 @@ func ExampleFromConfigMaps() {
 	// version 4.22.0-2: ConfigMap 4.22.0-2: not found
 }
 
-// The number is higher than those of all versions, of any release.
+// The number is higher than the numbers of all versions, of any release.
 func ExampleNext() {
 	history := []v1alpha1.Version{{Name: "4.21.9-7", Revision: 7}}
 	fmt.Println(revision.Next(history, "4.22.0"))

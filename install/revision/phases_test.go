@@ -189,7 +189,7 @@ func TestPhases_UnmanagedCRDTooLarge(t *testing.T) {
 	}
 }
 
-// Every object is in exactly one phase, except unmanaged CRDs, which have a
+// Every object is in exactly one phase, except unmanaged CRDs: they have a
 // CompatibilityRequirement instead; names are unique labels; objects are in apply
 // order; and nothing is shared with the set.
 func TestPhases_EveryObjectOnce(t *testing.T) {

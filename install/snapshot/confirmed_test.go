@@ -165,7 +165,7 @@ func checkAge(t *rapid.T, h *history, got Snapshot) {
 // errUnavailable is the error of a reader.
 var errUnavailable = apierrors.NewServiceUnavailable("down")
 
-// faulty is a reader of which one kind of request fails, or calls a function before.
+// faulty is a reader that fails one kind of request, or calls a function before it.
 type faulty struct {
 	*reader
 	get, list error

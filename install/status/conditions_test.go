@@ -341,7 +341,8 @@ func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	}
 }
 
-// The version controller does not know the related objects, and keeps those of the installer controller.
+// The version controller does not know the related objects, and keeps the ones of the installer
+// controller.
 func TestClusterOperatorStatus_ConditionsAndRelatedObjects(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Status.Conditions = []metav1.Condition{{Type: Degraded, Status: metav1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}}

@@ -132,7 +132,7 @@ func TestEvents_OverrideBeginsChangesEnds(t *testing.T) {
 	}
 }
 
-// A paused installer blocks upgrades, which is worth a warning.
+// A paused installer blocks upgrades: this is worth a warning.
 func TestEvents_PauseIsAWarning(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	before := after(cluster, Version, Outcome{Reason: reason.AsExpected}, start)

@@ -79,7 +79,7 @@ func asPredecessor(t *testing.T, bundle extractor.Bundle) []map[string]any {
 	return contents(objects)
 }
 
-// contents returns the content of objects. The namespace of a cluster-scoped object, which the API server drops, is omitted.
+// contents returns the content of objects. The namespace of a cluster-scoped object is omitted: the API server drops it.
 func contents(objects []*unstructured.Unstructured) (all []map[string]any) {
 	for _, object := range objects {
 		if strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
@@ -90,7 +90,7 @@ func contents(objects []*unstructured.Unstructured) (all []map[string]any) {
 	return all
 }
 
-// shippedBundles returns the bundles that forks ship and those of the folder of providers, by name.
+// shippedBundles returns the bundles of forks and of the folder of providers, by name.
 func shippedBundles(t *testing.T) map[string]extractor.Bundle {
 	t.Helper()
 	rendered, err := fixture.RenderedProviders()

@@ -38,9 +38,8 @@ func TestAll_Grammar(t *testing.T) {
 	}
 }
 
-// TestAll_AsEnvsubst compares the grammar with the library from which
-// clusterctl's is forked: it evaluates each expression, and does not change other
-// text.
+// TestAll_AsEnvsubst compares the grammar with the library that clusterctl's is a
+// fork of: it evaluates each expression, and does not change other text.
 func TestAll_AsEnvsubst(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"${A}", "${A=b}", "${A:=b}", "${A:-b}", "${A/b/c}", "${A//b/c}", "${A/#b/c}", "${A/%b/c}", "${A^}", "${A^^}", "${A,}", "${A,,}", "${A#b}", "${A##b}", "${A%b}", "${A%%b}", "${A:1}", "${A:=${B}}"} {

@@ -35,7 +35,7 @@ func TestResults_RejectUnknownRows(t *testing.T) {
 }
 
 // TestBaseline_HasKnownRows: the committed baseline has each row of the extractor and of rollouts at both round trip times, and
-// those of the load without latency.
+// the rows of the load without latency.
 func TestBaseline_HasKnownRows(t *testing.T) {
 	baseline, err := readResults("baseline.json")
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestClusterctl_ReadsReleasesOfRealProviders also takes those of the folder
-// PROVIDERS, if it is given.
+// TestClusterctl_ReadsReleasesOfRealProviders also takes the providers of
+// the folder PROVIDERS, if it is given.
 func TestClusterctl_ReadsReleasesOfRealProviders(t *testing.T) {
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
 	if err != nil {

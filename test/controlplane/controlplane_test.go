@@ -371,7 +371,7 @@ func pidsOf(c *Cluster) map[string]int {
 	return pids
 }
 
-// alive reports whether a process exists. Zero is the ID of an unknown process, which counts as alive.
+// alive reports whether a process exists. Zero is the ID of an unknown process; it counts as alive.
 func alive(pid int) bool { return pid == 0 || syscall.Kill(pid, 0) == nil }
 
 func kubectl(t *testing.T, c *Cluster, arguments ...string) string {

@@ -140,7 +140,7 @@ func renderedOptions(t *testing.T, provider fixture.Rendered) generate.Options {
 	}
 }
 
-// coreBundle is a small core provider: a plan needs one, and its objects must not collide with those of a real provider.
+// coreBundle is a small core provider: a plan needs one, and its objects must not collide with a real provider's.
 func coreBundle(t *testing.T) extractor.Bundle {
 	t.Helper()
 	manifests := []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: core-of-the-corpus-test, namespace: openshift-cluster-api}\n")
@@ -191,7 +191,7 @@ func (e entry) bundle(t *testing.T) extractor.Bundle {
 	return b
 }
 
-// validate counts the findings, and compares those of the level error with knownErrors.
+// validate counts the findings, and compares the errors among them with knownErrors.
 func (e entry) validate(t *testing.T, b extractor.Bundle, r *row) {
 	t.Helper()
 	known := maps.Clone(knownErrors[e.name])

@@ -31,7 +31,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// atRest is the time without writes after which a workload has ended.
+// atRest is the time without writes that ends a workload.
 const atRest = 500 * time.Millisecond
 
 // cycle runs workloads in order, repeatedly, in one cluster.
@@ -100,7 +100,7 @@ func newCycle(t *testing.T, results *results, workloads []workload, images *regi
 	c.watchConditions()
 	c.begin()
 	c.releaseA()
-	c.ensureRunning() // from now on there is a process, which can have ended
+	c.ensureRunning() // from now on there is a process, but it can have ended
 	c.stop()
 	return c
 }
@@ -115,7 +115,7 @@ func (c *cycle) runUndisturbed() {
 	}
 }
 
-// begin restores the cluster, in which nothing is installed, to its state before the first installation.
+// begin restores a cluster without installation to its state before the first installation.
 func (c *cycle) begin() {
 	c.Helper()
 	operator, cluster := &configv1.ClusterOperator{}, &v1alpha1.ClusterAPI{}
@@ -275,7 +275,7 @@ func (c *cycle) differences(w workload, d disturbance, before map[string]types.U
 	c.Helper()
 	c.edited = c.edited || d.user
 	compared := func(s state) state {
-		if c.edited || originalBoxcutter() { // it writes values that the API server stores in another form, which changes the owners
+		if c.edited || originalBoxcutter() { // it writes values that the API server stores in another form; this changes the owners
 			s = s.withoutFieldOwners()
 		}
 		if d.user {
@@ -462,7 +462,7 @@ func (c *cycle) ensureRunning() {
 const silence = 10 * time.Second
 
 // silent returns an error if the installer keeps writing after a workload. A lost event has its effect some seconds
-// later, which delays the end of writes, but does not prevent it.
+// later: this delays the end of writes, but does not prevent it.
 func (c *cycle) silent(w workload) error {
 	c.Helper()
 	writes := 0

@@ -33,7 +33,7 @@ type disturbance struct {
 	everyWrite bool
 	// everyEvent is true if there is one run for each event of the workload.
 	everyEvent bool
-	// watches is true for faults of watches: there is one run with those of all kinds, and one with those of one kind.
+	// watches is true for faults of watches: one run covers the watches of all kinds, and one the watches of one kind.
 	watches bool
 	// needsEvents is true for faults that only events have: the one kind is one with events.
 	needsEvents bool
@@ -59,7 +59,7 @@ type disturbance struct {
 // undisturbed is a run without a fault.
 var undisturbed = disturbance{name: "none"}
 
-// point is a fault, and the number of a write or an event at which it is injected. The zero value is no fault.
+// point is a fault, and the number of the write or event that it is injected at. The zero value is no fault.
 type point struct {
 	disturbance
 	number int
@@ -314,8 +314,8 @@ const clusters = 16
 // down, or for their turn. Most faults wait for retries: with ten clusters and eight turns, half of the CPU time of two cores is idle.
 var turns = make(chan struct{}, 12)
 
-// crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
-// first of them: as many consecutive seeds as the distance cover every write.
+// crashStep is the distance between the writes that crash the program in a complete run. FAULTS_SEED chooses the first
+// of them: as many consecutive seeds as the distance cover every write.
 func crashStep() int {
 	step, err := strconv.Atoi(os.Getenv("FAULTS_STEP"))
 	if err != nil {
@@ -402,7 +402,7 @@ func plan(all []workload, sizes map[string]size) chan pass {
 	return left
 }
 
-// alternating takes passes from both ends, because crashes, which come last, need the CPU, and most other faults wait.
+// alternating takes passes from both ends: crashes come last and need the CPU, and most other faults wait.
 func alternating(all []pass) (mixed []pass) {
 	for i := range all {
 		if i%2 == 0 {

@@ -87,7 +87,7 @@ func newVanillaHarness(t *testing.T) *harness {
 	return h
 }
 
-// unbounded makes a process collect garbage rarely, which saves CPU time.
+// unbounded makes a process collect garbage rarely, to save CPU time.
 var unbounded = []string{"GOGC=400", "GOMEMLIMIT=off"}
 
 // connect returns a harness for an existing cluster.

@@ -153,8 +153,7 @@ func withDigest(reference, digit string) string {
 	return name + "@sha256:" + strings.Repeat(digit, 64)
 }
 
-// badInputs are inputs from which no version must be created. Each has the reason of the condition and parts of its
-// message.
+// badInputs are inputs that must create no version. Each has the reason of the condition and parts of its message.
 var badInputs = []struct {
 	name   string
 	spoil  func(h *harness, good map[string]string)
@@ -298,7 +297,7 @@ func TestInputs_UnreadableImageOfAnotherPlatform(t *testing.T) {
 	images["cluster-api-provider-aws"] = h.push(aws("v2.0.0"))
 	h.writeImages(images)
 	h.start("4.22.1").settle("4.22.1-2", h).terminate()
-	images["cluster-api-provider-azure"] = withDigest(images["cluster-api-provider-azure"], "5") // another image, which is not cached
+	images["cluster-api-provider-azure"] = withDigest(images["cluster-api-provider-azure"], "5") // another image; it is not cached
 	images["cluster-api-provider-aws"] = h.push(aws("v3.0.0"))
 	h.writeImages(images)
 	before := h.fingerprints()

@@ -26,7 +26,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// kubernetes is a cluster without OpenShift's APIs, in which kubectl installs deploy/kubernetes as described in
+// kubernetes is a cluster without OpenShift's APIs. kubectl installs deploy/kubernetes in it as described in
 // docs/install.md. Its nodes run no containers, so the test runs the program as described by the applied Deployment.
 type kubernetes struct {
 	*harness

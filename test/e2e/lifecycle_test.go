@@ -51,7 +51,7 @@ func (h *harness) realRelease(providers []fixture.Provider, further string) {
 	h.must(os.Rename(h.ImagesJSON+".new", h.ImagesJSON))
 }
 
-// overlay returns the kustomize directory of a provider; that of the AWS provider has additional objects.
+// overlay returns the kustomize directory of a provider; the AWS provider's has additional objects.
 func (h *harness) overlay(provider fixture.Provider, further string) string {
 	h.Helper()
 	if further == "" || provider.Name != "cluster-api-provider-aws" {

@@ -353,7 +353,8 @@ func (h *hooked) deleteCluster() {
 	h.kubectl("delete", "clusterclass", "hooked", "--namespace=default", "--timeout=2m")
 }
 
-// limitEvents returns an error unless there is exactly one event about the limit, which names the version.
+// limitEvents returns an error unless there is exactly one event about the limit, and it names the
+// version.
 func (h *hooked) limitEvents(version string) error {
 	found, err := h.events("LifecycleHookLimitExceeded")
 	if err != nil {
@@ -365,7 +366,7 @@ func (h *hooked) limitEvents(version string) error {
 	return nil
 }
 
-// rotate adds an old CA, which the installer renews, and then one whose successor signs already. A client with the registered
+// rotate adds an old CA for the installer to renew, and then one whose successor signs already. A client with the registered
 // CA accepts the server all the time. The first CA stays, because the webhooks of the core provider keep their certificate.
 func (h *hooked) rotate() {
 	h.Helper()
@@ -437,7 +438,7 @@ func certificatesIn(bundle []byte) (found []*x509.Certificate) {
 	return found
 }
 
-// trusts returns an error unless the ExtensionConfig has this number of CAs, those of the authority among them.
+// trusts returns an error unless the ExtensionConfig has this number of CAs, the authority's among them.
 func (h *hooked) trusts(number int, authority servingcert.Authority) error {
 	config, err := h.extensionConfig()
 	if err != nil {
@@ -487,7 +488,7 @@ func (h *hooked) uninstallInOrder() {
 	}
 }
 
-// deletions watches the objects of a kind, and returns the revisions at which they are deleted.
+// deletions watches the objects of a kind, and returns the revisions of their deletions.
 func deletions(h *hooked, watching client.WithWatch, of *unstructured.Unstructured) <-chan int64 {
 	h.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -22,7 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// taken are objects of which the installer is no longer the owner.
+// taken are objects that the installer no longer owns.
 type taken struct {
 	sync.Mutex
 	objects  []*unstructured.Unstructured
@@ -72,8 +72,8 @@ func unmark(object client.Object) {
 	object.SetAnnotations(annotations)
 }
 
-// collisionTime is the time after which the user returns the objects even if the installer does not report them,
-// because the workload can have ended before.
+// collisionTime is how long the user waits for the report of a collision before returning the objects: the
+// workload can have ended before.
 const collisionTime = 5 * time.Second
 
 // returnObjects returns taken objects when the installer reports a collision, as described in the documentation. It

@@ -56,8 +56,8 @@ type process struct {
 	lines []line
 }
 
-// launch starts capi-installer with additional environment variables. watch, which can be nil, is called for each line
-// of the log before the next one is read. The caller must end the process.
+// launch starts capi-installer with additional environment variables. watch is called for each line of the log before
+// the next one is read; it can be nil. The caller must end the process.
 func launch(t *testing.T, environment []string, watch func(*process, line), arguments ...string) *process {
 	t.Helper()
 	p, started := &process{t: t}, make(chan struct{})

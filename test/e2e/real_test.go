@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
-// releaseSixteen releases sixteen real providers, all of which a cluster on AWS installs.
+// releaseSixteen releases sixteen real providers. A cluster on AWS installs all of them.
 func (h *harness) releaseSixteen() {
 	h.Helper()
 	all, err := bundles.Sixteen(h.TempDir())

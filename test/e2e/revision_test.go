@@ -132,7 +132,7 @@ func large(count, length int) fixture.Synthetic {
 	return core("v1.0.0", extra...)
 }
 
-// broken are modifications of the ConfigMaps of a version, which has several.
+// broken are modifications of the several ConfigMaps of a version.
 var broken = []struct {
 	name string
 	harm func(h *harness) error
@@ -271,7 +271,7 @@ spec:
 `, name, namespace)
 }
 
-// releaseUntil releases versions, one after the other, none of which becomes installed.
+// releaseUntil releases versions, one after the other. None becomes installed.
 func releaseUntil(h *harness, last int) {
 	h.Helper()
 	for i := 1; i <= last; i++ {

@@ -272,7 +272,7 @@ func (u *upgrades) killAt(chosen func(l line, version string) bool) {
 }
 
 // kill kills the running program during an upgrade. A converged program must not be killed: with the original boxcutter
-// it still makes dry runs, which count as writes.
+// it still makes dry runs, and they count as writes.
 func (u *upgrades) kill() {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
@@ -305,8 +305,8 @@ func (u *upgrades) start() {
 	})
 }
 
-// upgrade changes to the other release, restarts the program if it is killed, and checks that the result is that of an
-// undisturbed upgrade. It reports whether the program was killed.
+// upgrade changes to the other release, restarts the program if it is killed, and checks that the result equals an
+// undisturbed upgrade's. It reports whether the program was killed.
 func (u *upgrades) upgrade() (killed bool) {
 	u.Helper()
 	u.mutex.Lock()

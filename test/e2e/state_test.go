@@ -130,7 +130,7 @@ func normalized(object *unstructured.Unstructured) any {
 	return timeless(copied.Object)
 }
 
-// owners returns the managed fields without times, and without those of the control plane.
+// owners returns the managed fields without times, and without the control plane's.
 func owners(managedFields any) []any {
 	entries, _ := managedFields.([]any)
 	kept := []any{}
@@ -139,8 +139,8 @@ func owners(managedFields any) []any {
 		if manager := fields["manager"]; fields["subresource"] == nil && manager != "kube-controller-manager" && manager != "kube-apiserver" {
 			delete(fields, "time")
 			if manager == v1alpha1.FieldOwner && originalBoxcutter() {
-				// A fault can prevent the second write after a create, which migrates the
-				// managed fields. Then the next apply does so.
+				// A fault can prevent the second write after a create, the migration of
+				// the managed fields. Then the next apply does so.
 				delete(fields, "operation")
 			}
 			kept = append(kept, fields)

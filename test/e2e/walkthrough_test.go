@@ -67,7 +67,7 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 	p.terminate()
 }
 
-// clusterctlFindsTheKinds checks the label by which clusterctl finds the kinds of a management cluster.
+// clusterctlFindsTheKinds checks the label that lets clusterctl find the kinds of a management cluster.
 func (w walkthrough) clusterctlFindsTheKinds() {
 	w.Helper()
 	all, labelled := strings.Fields(w.kubectl("get", "crds", "-o", "name")), strings.Fields(w.kubectl("get", "crds", "-o", "name", "-l", "clusterctl.cluster.x-k8s.io"))
@@ -100,7 +100,7 @@ func (w walkthrough) clone() {
 	}
 }
 
-// bases pushes images in place of the providers' own, which are on the internet.
+// bases pushes images in place of the providers' own, because those are on the internet.
 func (w walkthrough) bases() {
 	w.Helper()
 	for _, name := range []string{"cluster-api-controller", "kubeadm-bootstrap-controller", "kubeadm-control-plane-controller", "capd-manager"} {

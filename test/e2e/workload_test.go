@@ -35,7 +35,7 @@ type workload struct {
 	sampled bool
 }
 
-// workloads are in the order in which they run.
+// workloads are in run order.
 var workloads = []workload{
 	{name: "fresh install", first: true, sampled: true, act: func(c *cycle) {
 		c.releaseA()

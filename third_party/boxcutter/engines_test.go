@@ -25,8 +25,7 @@ type schemas struct{}
 
 func (schemas) OpenAPIV3() openapi.Client { return openapitest.NewEmbeddedFileClient() }
 
-// server is an API server in memory. It counts writes, including dry runs, and ignores dry runs, which the fake client
-// would execute.
+// server is an API server in memory. It counts writes, including dry runs.
 type server struct {
 	client.Client
 	writes int

@@ -39,7 +39,8 @@ func unreadable(t *testing.T, rule contract.Rule, example string) (places []stri
 	return places
 }
 
-// TestLayoutRules_Examples skips invalid layers, which examples cannot contain; the tests of the extractor cover them.
+// TestLayoutRules_Examples skips invalid layers: examples cannot contain them, and the tests of the extractor cover
+// them.
 func TestLayoutRules_Examples(t *testing.T) {
 	for _, rule := range layoutRules {
 		example, err := rule.WithExamples(examples).Example()

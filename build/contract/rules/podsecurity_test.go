@@ -29,8 +29,8 @@ func podSecurityFindings(manifests string) (found []string) {
 	return found
 }
 
-// TestPodSecurity_OfKubernetes checks the pods with which Kubernetes tests its admission: each folder has pods that the
-// newest version of "restricted" admits or forbids.
+// TestPodSecurity_OfKubernetes checks the test pods of Kubernetes' admission: each folder has pods that the newest
+// version of "restricted" admits or forbids.
 func TestPodSecurity_OfKubernetes(t *testing.T) {
 	t.Parallel()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission").Output()

@@ -149,8 +149,8 @@ func TestPlatforms_MatchGenerate(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck checks each provider in Go modules, which takes less than a second, and those of the folder PROVIDERS
-// together, which takes less than ten seconds.
+// BenchmarkCheck checks each provider in Go modules (in less than a second), and all providers of the folder PROVIDERS
+// together (in less than ten seconds).
 func BenchmarkCheck(b *testing.B) {
 	for name, bundle := range released(b) {
 		b.Run(name, func(b *testing.B) { benchmark(b, bundle(b)) })

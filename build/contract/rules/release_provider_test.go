@@ -17,8 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestCheckRelease_RealProviders checks that the releases of working providers have no errors: those that
-// clusterctl.New makes of the providers in Go modules, and those of the folder PROVIDERS with their release series.
+// TestCheckRelease_RealProviders checks that the releases of working providers have no errors: the releases that
+// clusterctl.New makes of the providers in Go modules, and the folder PROVIDERS with its release series.
 func TestCheckRelease_RealProviders(t *testing.T) {
 	for name, release := range releases(t) {
 		t.Run(name, func(t *testing.T) {

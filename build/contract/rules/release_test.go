@@ -96,7 +96,7 @@ func TestRulesOf(t *testing.T) {
 	}
 }
 
-// TestScopeTable_MissesKinds: the rule knows the cluster-scoped kinds of internal/object, of which clusterctl has a part.
+// TestScopeTable_MissesKinds: the rule knows the cluster-scoped kinds of internal/object. clusterctl has a part of them.
 func TestScopeTable_MissesKinds(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"security.openshift.io/v1, kind: SecurityContextConstraints": {"install.yaml:1 kind"},
@@ -145,8 +145,8 @@ func TestCheckRelease_SharedMetadata(t *testing.T) {
 	}
 }
 
-// TestCheckRelease_ContractOfLabels: the contract of metadata.yaml is that of the labels of the CRDs, also if Cluster API
-// no longer supports it, as package clusterctl writes it.
+// TestCheckRelease_ContractOfLabels: the contract of metadata.yaml equals the contract in the labels of the CRDs, also if
+// Cluster API no longer supports it, as package clusterctl writes it.
 func TestCheckRelease_ContractOfLabels(t *testing.T) {
 	const rule = "metadata-yaml/contract-matches-labels"
 	for label, want := range map[string][]string{

@@ -77,7 +77,7 @@ func bundleOf(manifests string) extractor.Bundle {
 // filled returns the text of an example with its long texts expanded.
 func filled(example string) string {
 	return long.ReplaceAllStringFunc(example, func(text string) string {
-		size, _ := strconv.Atoi(long.FindStringSubmatch(text)[1]) // an invalid number gives a short text, which the test detects
+		size, _ := strconv.Atoi(long.FindStringSubmatch(text)[1]) // an invalid number gives a short text; the test detects it
 		return strings.Repeat("x", size)
 	})
 }
@@ -130,8 +130,8 @@ func found(rule contract.Rule, manifests string) (places []place) {
 	return places
 }
 
-// TestRules_Examples skips the rules that the extractor checks, which layout_test.go covers, and those that an API
-// server checks, which the tests of capi-manifests cover.
+// TestRules_Examples skips the rules that the extractor checks (layout_test.go covers them) and the rules that an
+// API server checks (the tests of capi-manifests cover them).
 func TestRules_Examples(t *testing.T) {
 	for _, rule := range All() {
 		if rule.Checker != contract.CheckerFunction {
@@ -156,7 +156,8 @@ func TestRules_Examples(t *testing.T) {
 	}
 }
 
-// Package rulebook of capi-manifests tests the parts that these rules share with those of build/extension.
+// Package rulebook of capi-manifests tests the parts that these rules share with the rules of
+// build/extension.
 func TestRules_HaveOneChecker(t *testing.T) {
 	for _, rule := range All() {
 		if (rule.Check != nil) != (rule.Checker == contract.CheckerFunction) || (rule.Checker == contract.CheckerServer) != strings.HasPrefix(rule.ID, "server/") {

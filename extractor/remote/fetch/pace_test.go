@@ -76,7 +76,7 @@ func TestAllowance_Hopeless(t *testing.T) {
 	}
 }
 
-// TestAllowance_LeastTime: sources after one that used up the allowance get a little time, which the first bytes need.
+// TestAllowance_LeastTime: sources after one that used up the allowance get a little time for the first bytes.
 func TestAllowance_LeastTime(t *testing.T) {
 	a := Pace{}.orDefaults().allowances().detour
 	a.lose(time.Minute)

@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// stalls are the ways in which a source stalls: it accepts connections, and then sends no more data.
+// stalls are the kinds of stalls of a source: it accepts connections, and then sends no more data.
 var stalls = map[string]registry.Fault{
 	"before the response":    {Delay: time.Minute},
 	"in a manifest":          {Path: "/manifests/", Pause: time.Minute, Chunk: 10},
@@ -26,7 +26,7 @@ var stalls = map[string]registry.Fault{
 	"in a layer after 64KiB": {Path: "/blobs/", Pause: time.Minute, Chunk: 100 << 10},
 }
 
-// scale is the factor by which the tests of stalls shorten the default times.
+// scale divides the default times in the tests of stalls.
 const scale = 100
 
 // short sets the default times divided by scale.

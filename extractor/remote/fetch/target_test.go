@@ -121,7 +121,8 @@ func (robot) Resolve(context.Context, string) (keychain.Credentials, error) {
 	return keychain.Credentials{Username: "robot", Password: "s3cr3t"}, nil
 }
 
-// tokenServer makes the registry require tokens, which it serves itself, for the scopes of each request.
+// tokenServer makes the registry require tokens for the scopes of each request. The registry serves them
+// itself.
 func (s *stage) tokenServer(challenge func(realm string) []string) (scopes func() []string) {
 	var mu sync.Mutex
 	asked := map[string]bool{}

@@ -291,7 +291,7 @@ func tagged(t *testing.T, image string) name.Tag {
 	return tag
 }
 
-// TestMerge_KeepsAllowedRegistries: rules without allowed registries, such as those of files, lift no restriction.
+// TestMerge_KeepsAllowedRegistries: rules without allowed registries, such as rules of files, lift no restriction.
 func TestMerge_KeepsAllowedRegistries(t *testing.T) {
 	limited := func(registries ...string) *Rules {
 		rules, err := Cluster{Sources: configv1.RegistrySources{AllowedRegistries: registries}}.Rules(t.TempDir())

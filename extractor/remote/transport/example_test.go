@@ -11,7 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// A redirect to a link-local address, such as that of a cloud's metadata service, is rejected.
+// A redirect to a link-local address, such as a cloud's metadata service, is rejected.
 func ExampleTransport_RoundTrip() {
 	t := transport.New(transport.Options{})
 	defer t.Close()

@@ -369,7 +369,8 @@ func TestCAs_NamesOfAHost(t *testing.T) {
 	}
 }
 
-// TestCAs_MergeKeepsAll: the bundle for all hosts comes from the cluster, and certs.d has those of single hosts.
+// TestCAs_MergeKeepsAll: the bundle for all hosts comes from the cluster, and certs.d has the bundles of single
+// hosts.
 func TestCAs_MergeKeepsAll(t *testing.T) {
 	host, bundle := secure(t)
 	everywhere, err := ParseCAs([]byte(bundle), nil)

@@ -27,14 +27,15 @@ func forNamespace(name string, policy configv1.ImageSigstoreVerificationPolicy, 
 	return object
 }
 
-// withKey requires a public key; the value is not a valid key, which only the evaluation would detect.
+// withKey requires a public key; the value is not a valid key, but only the evaluation would detect
+// that.
 func withKey(key string) configv1.ImageSigstoreVerificationPolicy {
 	return configv1.ImageSigstoreVerificationPolicy{RootOfTrust: configv1.PolicyRootOfTrust{
 		PolicyType: configv1.PublicKeyRootOfTrust, PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: []byte(key)},
 	}}
 }
 
-// The expected forms are those of containers-policy.json(5).
+// containers-policy.json(5) has the expected forms.
 func TestCluster_Translation(t *testing.T) {
 	withIdentity := func(identity configv1.PolicyIdentity) configv1.ImageSigstoreVerificationPolicy {
 		policy := withKey("key")

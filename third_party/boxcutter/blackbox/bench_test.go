@@ -34,9 +34,9 @@ import (
 // same latency of the API server: apply --server-side -f; the same again; the same with one changed field in each
 // object; delete -f.
 //
-// kubectl-s/op is the time of kubectl, x-kubectl the ratio of the engine's time to it. The time of the engine ends when
-// all objects exist and their kinds are served, or all are gone; that of kubectl when it has sent all requests, because
-// it would wait for deletions at five requests a second. The other metrics are requests, for the engine by verb. The
+// kubectl-s/op is the time of kubectl, x-kubectl the ratio of the engine's time to it. The engine's time ends when all
+// objects exist and their kinds are served, or all are gone; kubectl's time when it has sent all requests, because it
+// would wait for deletions at five requests a second. The other metrics are requests, for the engine by verb. The
 // longest stage, 1000 objects at 20 ms, runs only with E2E=full.
 func BenchmarkBesideKubectl(b *testing.B) {
 	for _, objects := range []int{50, 200, 1000} {
@@ -220,7 +220,7 @@ func benchUntil(b *testing.B, step func() (done bool, err error)) {
 	}
 }
 
-// newBenchKubectl returns the side of kubectl, which uses a proxy on loopback that adds the latency and counts
+// newBenchKubectl returns the side of kubectl. It uses a proxy on loopback that adds the latency and counts
 // requests.
 func newBenchKubectl(b *testing.B, objects int, latency time.Duration) *benchSide {
 	b.Helper()

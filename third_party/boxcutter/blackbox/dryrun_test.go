@@ -129,7 +129,7 @@ func TestDryRun_ImmutableFieldUntilReplaced(t *testing.T) {
 		}
 		b.install(b.revision(1, owner, nil, phase("main", secret("b25l"))))
 		next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), secret("dHdv")))
-		// A migration of the managed fields, which changes no other field, can precede the first rejection.
+		// A migration of the managed fields can precede the first rejection. It changes no other field.
 		if result := b.reconcile(next); result.GetPhases()[0].GetValidationError() == nil {
 			b.Fatalf("the revision is not rejected:\n%s", result)
 		}

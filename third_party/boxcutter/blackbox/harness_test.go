@@ -92,7 +92,7 @@ func (b *env) within(name string, test func(b *env)) {
 
 // envOptions are the options of an env. The zero value has no owner.
 type envOptions struct {
-	// owning is the way in which its revisions own their objects.
+	// owning is how its revisions own their objects.
 	ownership ownership
 	// engine changes the options of the engine before its creation.
 	engine func(*boxcutter.RevisionEngineOptions)
@@ -107,13 +107,13 @@ type env struct {
 	ownership ownership
 	// user is an administrator, whose requests are not counted.
 	user client.Client
-	// config, client, cache and mapper are those of the engine.
+	// config, client, cache and mapper are the engine's.
 	config   *rest.Config
 	client   client.Client
 	cache    managedcache.TrackingCache
 	mapper   meta.RESTMapper
 	requests *requests
-	// options are those of the engine.
+	// options are the engine's.
 	options boxcutter.RevisionEngineOptions
 	engine  *boxcutter.RevisionEngine
 }

@@ -97,7 +97,7 @@ func TestManagedFields_RestartWritesNothing(t *testing.T) {
 }
 
 // The API server stores "1000m" as "1". A new engine does not know about the normalization: it makes a dry run, and neither
-// writes nor reports a change. So does an engine that is paused, in which an administrator looks for changes of others.
+// writes nor reports a change. So does a paused engine: an administrator looks for changes of others with it.
 func TestManagedFields_NewEngineDoesNotWriteNormalizedValue(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	deployment := b.deployment(rolling, "")

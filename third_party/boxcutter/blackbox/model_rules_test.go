@@ -14,7 +14,7 @@ import (
 	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// modelOwning is a way in which the revisions of a sequence own their objects.
+// modelOwning is how the revisions of a sequence own their objects.
 type modelOwning string
 
 const (

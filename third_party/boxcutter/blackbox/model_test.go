@@ -120,7 +120,7 @@ type modelRun struct {
 	concurrency int
 	aggregate   bool
 	sparing     bool
-	// hastened is the time at which a CRD was last hastened.
+	// hastened is when a CRD was last hastened.
 	hastened time.Time
 	// values is the number of values that users have written.
 	values int
@@ -607,7 +607,7 @@ func (r *modelRun) checkDeletes() {
 	}
 }
 
-// pauseAny reconciles a paused revision, which changes nothing.
+// pauseAny reconciles a paused revision. This changes nothing.
 func (r *modelRun) pauseAny(rt *rapid.T) {
 	rev := r.living(rt)
 	r.catchUp()
@@ -637,7 +637,8 @@ func (r *modelRun) teardownAny(rt *rapid.T) {
 
 func (r *modelRun) teardown(rev *modelRevision) (machinery.RevisionTeardownResult, error) {
 	rev.tornDown = true
-	// The objects of a revision are deleted with it, and those of a shared owner with any of its revisions.
+	// The objects of a revision are deleted with it, and the objects of a shared owner with any of its
+	// revisions.
 	if r.complete != nil && (rev == r.complete || r.rules.ownership == modelShared) {
 		r.secured = map[modelSlot]bool{}
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// modelHold is a finalizer with which a user delays the deletion of an object.
+// modelHold is a user's finalizer. It delays the deletion of an object.
 const modelHold = "test.example.com/hold"
 
 // existing draws an existing object.
@@ -35,7 +35,7 @@ func (r *modelRun) existing(rt *rapid.T) (modelSlot, *unstructured.Unstructured)
 	return slot, now[slot]
 }
 
-// value returns a new value, which no revision desires.
+// value returns a new value that no revision desires.
 func (r *modelRun) value() string {
 	r.values++
 	return fmt.Sprintf("user-%d", r.values)
@@ -175,7 +175,7 @@ func (r *modelRun) delete(slot modelSlot, obj *unstructured.Unstructured) {
 	}
 }
 
-// addFinalizer adds a finalizer, which delays the deletion of an object.
+// addFinalizer adds a finalizer to delay the deletion of an object.
 func (r *modelRun) addFinalizer(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	// The fake API server drops finalizers when it applies to an object that is being

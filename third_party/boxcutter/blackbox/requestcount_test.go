@@ -136,8 +136,8 @@ func TestReconcile_DriftWritesOneObject(t *testing.T) {
 	b.expectRequests(map[string]int{"apply": 1})
 }
 
-// colored returns a revision with ConfigMaps whose colors are given. Its number is that of
-// the last owner; it adopts the objects of the others.
+// colored returns a revision with ConfigMaps whose colors are given. Its number is the
+// last owner's; it adopts the objects of the others.
 func (b *env) colored(owners []client.Object, colors ...string) boxcutter.Revision {
 	maps := b.configMaps("c", len(colors))
 	for i, color := range colors {

@@ -88,7 +88,7 @@ func set(t *testing.T, obj *unstructured.Unstructured, value any, path ...string
 	}
 }
 
-// container returns a container of a deployment, which the test can change.
+// container returns a container of a deployment. The test can change it.
 func container(t *testing.T, obj *unstructured.Unstructured, name string, change func(map[string]any)) {
 	t.Helper()
 	path := []string{"spec", "template", "spec", "containers"}
@@ -291,7 +291,7 @@ func TestCompare_KindFromScheme(t *testing.T) {
 	}
 }
 
-// gadgets is the schema of a group with two kinds, of which one has a status subresource.
+// gadgets is the schema of a group with two kinds. One has a status subresource.
 const gadgets = `{
 	"openapi": "3.0.0",
 	"paths": {

@@ -58,7 +58,7 @@ func handedOver(t *testing.T, c *cluster) {
 	c.reconcile(t, 2, configMap(t), two, siblingOf("one"))
 }
 
-// deleted deletes the object, which waits for a finalizer.
+// deleted deletes the object. It waits for a finalizer.
 func deleted(t *testing.T, c *cluster) {
 	c.reconcile(t, 1, configMap(t), one)
 	c.edit(t, configMap(t), `{"metadata":{"finalizers":["example.com/wait"]}}`)
@@ -546,7 +546,7 @@ func TestTeardown_UsesTeardownWriter(t *testing.T) {
 }
 
 // A cache that has not seen the adoption by a revision must not make its teardown release
-// the object, which would stay in the cluster.
+// the object, because the object would stay in the cluster.
 func TestTeardown_OutdatedCacheReleasesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))

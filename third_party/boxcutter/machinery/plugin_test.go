@@ -11,8 +11,8 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// remote is a phase engine of a program: it passes the phase "remote" to another engine, such as that of another
-// cluster, and all others to the local engine.
+// remote is a phase engine of a program: it passes the phase "remote" to another engine, such as another
+// cluster's, and all others to the local engine.
 type remote struct {
 	*machinery.PhaseEngine
 

@@ -38,7 +38,7 @@ func asOwner(_ context.Context, owner *corev1.ConfigMap, config *rest.Config, op
 func newManager(t *testing.T, s *apiServer, mapConfig mapFunc) manager {
 	t.Helper()
 	options := s.options(t)
-	// Its credentials are not those of the owners, so it must not be used.
+	// Its credentials are not the owners', so it must not be used.
 	options.HTTPClient = &http.Client{Transport: unusable{t}}
 	return managedcache.NewObjectBoundAccessManager(discard, mapConfig, &rest.Config{Host: s.URL, QPS: -1}, options)
 }

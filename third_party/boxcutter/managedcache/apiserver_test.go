@@ -35,7 +35,7 @@ var (
 	widget    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 )
 
-// apiServer is an API server on loopback with list and watch, which can fail on request.
+// apiServer is an API server on loopback with list and watch. Both can fail on request.
 type apiServer struct {
 	*httptest.Server
 	// mapper is the discovery; it knows ConfigMap and Secret.
@@ -266,7 +266,7 @@ func (r *resource) initial(out *json.Encoder) int {
 	return len(r.log)
 }
 
-// discovery is a REST mapper to which kinds can be added.
+// discovery is a REST mapper that takes new kinds.
 type discovery struct {
 	mu sync.RWMutex
 	*meta.DefaultRESTMapper
@@ -369,7 +369,7 @@ func waitStarted(t *testing.T, c cache.Cache) {
 	}
 }
 
-// deadline returns a context with a deadline after that of any test here.
+// deadline returns a context with a deadline after the deadline of any test here.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

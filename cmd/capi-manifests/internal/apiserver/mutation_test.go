@@ -92,8 +92,7 @@ func errorsOf(findings []contract.Finding) []contract.Finding {
 	return slices.DeleteFunc(findings, func(f contract.Finding) bool { return f.Severity != contract.Error })
 }
 
-// rejections returns the reasons for which the API server rejects an object itself, not its pods or further objects of
-// its kind.
+// rejections returns the API server's reasons to reject an object itself, not its pods or further objects of its kind.
 func rejections(findings []contract.Finding) (reasons []string) {
 	for _, f := range findings {
 		if slices.Contains([]string{"server/object-accepted", "server/crd-established", "server/policy-compiles"}, f.Rule) {
@@ -103,7 +102,7 @@ func rejections(findings []contract.Finding) (reasons []string) {
 	return reasons
 }
 
-// falseOf returns the new errors of the rules by which the API server rejects an object.
+// falseOf returns the new errors of the rules about the API server's rejection of an object.
 func falseOf(before, after []contract.Finding) []contract.Finding {
 	rejecting := []string{"bundle/cel-compiles", "bundle/field-value", "bundle/list-key-unique", "bundle/name-valid", "bundle/service-valid"}
 	return slices.DeleteFunc(slices.Clone(after), func(f contract.Finding) bool {

@@ -22,7 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// reportOfEverything returns the report of testdata/diff/report.txtar, in which nearly everything changed.
+// reportOfEverything returns the report of testdata/diff/report.txtar: nearly everything changed.
 func reportOfEverything(t *testing.T) Report {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/diff/report.txtar")

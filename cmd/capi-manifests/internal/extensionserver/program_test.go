@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Another program has the port: its answers must not be taken for those of the tested one.
+// Another program has the port: its answers must not be taken for answers of the tested one.
 func TestStart_FixedPortInUse(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")

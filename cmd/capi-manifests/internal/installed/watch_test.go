@@ -20,8 +20,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 )
 
-// faultyServer serves one ClusterAPI object and no other objects. Its watches fail as scripted,
-// which a real API server does not do on demand.
+// faultyServer serves one ClusterAPI object and no other objects. Its watches fail as scripted:
+// a real API server does not do that on demand.
 type faultyServer struct {
 	mu sync.Mutex
 	// generation is the generation of the ClusterAPI object.

@@ -16,7 +16,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// The pods of "fixed" set a user and require restricted-v2, which rejects that; the pods of "free" let the SCC set it.
+// The pods of "fixed" set a user and require restricted-v2, and that SCC rejects a user; the pods of "free" let the
+// SCC set it.
 const plannedPods = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: NAME, namespace: openshift-cluster-api}

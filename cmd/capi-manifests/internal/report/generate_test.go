@@ -44,7 +44,8 @@ func ExampleGenerated_Summarize() {
 	// wrote a, b and c: 4 objects from 5, content ID sha256:1234
 }
 
-// The exit code of generate depends on the class: errors of files may end with a retry, those of the content do not.
+// The exit code of generate depends on the class: errors of files may end with a retry, errors of the content do
+// not.
 func TestInputError_MarksOnlyContent(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error

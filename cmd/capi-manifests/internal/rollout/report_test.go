@@ -27,7 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// now is ten minutes after 12:00, at which most of the archives begin.
+// now is ten minutes after 12:00, the beginning of most archives.
 var now = time.Date(2026, 5, 4, 12, 10, 0, 0, time.UTC)
 
 // TestNew_Scenarios reads the objects in each archive of testdata, and compares the text with
@@ -82,7 +82,7 @@ func written(t *testing.T, report Report, format Format, color bool) string {
 	return out.String()
 }
 
-// everything is the report of testdata/blocked.txtar, which has every part of a report.
+// everything is the report of testdata/blocked.txtar. It has every part of a report.
 func everything(t *testing.T) Report {
 	t.Helper()
 	return New(snapshotOf(t, scenario.Archives(t, "testdata/blocked.txtar")[0]))

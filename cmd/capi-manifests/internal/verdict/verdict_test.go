@@ -23,7 +23,7 @@ func ExampleVerdict_String() {
 	// not enforced
 }
 
-// policyText rejects all images except those of one repository. Neither requires a registry.
+// policyText rejects all images except the ones of one repository. Neither requires a registry.
 const policyText = `{"default": [{"type": "reject"}], "transports": {"docker": {"quay.io/free": [{"type": "insecureAcceptAnything"}]}}}`
 
 var (
