@@ -76,3 +76,31 @@ kind: D
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// FuzzReadTemplate: every finding and every object has a line of the file, and the lines of objects increase.
+func FuzzReadTemplate(f *testing.F) {
+	for _, text := range []string{
+		"kind: A\nspec: ${A:=\n  b: c\n  d: e}\n---\nkind: B\nspec: ${B}\n---\nkind: ${C\n---\nkind: [\n", "a: ${B:0:1}", "a: ${B/x/y}\r\n", "{a: b}\n  ${EXTRA}\n",
+		"a: &a [*a]", "a: \xff", "\ufeffa: b", "a: \ue000b", "%YAML 1.1\n---\na: b", "a: b\u0085c: d\u2028e: f", "a: ${A:=${B:=${C}}}", "- a\n- b", "---\n...\n---\na: b",
+	} {
+		f.Add([]byte(text))
+	}
+	breaks := strings.NewReplacer("\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n") // line breaks of YAML
+	f.Fuzz(func(t *testing.T, text []byte) {
+		template := ReadTemplate("cluster-template.yaml", text)
+		last := strings.Count(breaks.Replace(string(text)), "\n") + 1
+		for _, finding := range append(template.Invalid, template.Unreadable...) {
+			if finding = template.InFile(finding); finding.Line < 1 || finding.Line > last || finding.Message == "" {
+				t.Errorf("line %d of %d: %+v", finding.Line, last, finding)
+			}
+		}
+		line := 0
+		for _, o := range template.Objects {
+			found := template.InFile(o.Finding("x")).Line
+			if found < max(line, 1) || found > last {
+				t.Errorf("line %d after %d of %d: %+v", found, line, last, o.Kind)
+			}
+			line = found
+		}
+	})
+}

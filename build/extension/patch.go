@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -120,27 +119,9 @@ func with(object map[string]any, field string, value any) map[string]any {
 	return body(object).with(field, value)
 }
 
-// changedFields returns the paths of the fields that differ between two values.
-func changedFields(before, after any, path string) (changed []string) {
-	if reflect.DeepEqual(before, after) {
-		return nil
-	}
-	a, isObject := before.(map[string]any)
-	b, wasObject := after.(map[string]any)
-	if before == nil || after == nil {
-		a, isObject, wasObject = asObject(before), isObject || before == nil && wasObject, wasObject || after == nil && isObject
-		b = asObject(after)
-	}
-	if !isObject || !wasObject {
-		return []string{path}
-	}
-	for _, p := range differences(a, b, "%s") {
-		changed = append(changed, changedFields(a[p.Field], b[p.Field], child(path, p.Field))...)
-	}
-	return changed
-}
-
 // within reports whether a field is one of some fields, or a part of one.
 func within(field string, allowed ...string) bool {
-	return slices.ContainsFunc(allowed, func(parent string) bool { return field == parent || strings.HasPrefix(field, parent+".") })
+	return slices.ContainsFunc(allowed, func(parent string) bool {
+		return field == parent || strings.HasPrefix(field, parent+".") || strings.HasPrefix(field, parent+"[")
+	})
 }

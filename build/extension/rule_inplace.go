@@ -5,7 +5,7 @@ package extension
 import (
 	"encoding/base64"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -46,7 +46,7 @@ var inPlaceRules = []Rule{{
 		if h.Hook.Name == "CanUpdateMachineSet" {
 			allowed = "spec.template.spec"
 		}
-		for _, field := range changedFields(p.current, p.after, "") {
+		for _, field := range object.ChangedFields(p.current, p.after) {
 			if !within(field, allowed) {
 				found = append(found, problem(p.field, "the patch changes %s, which is not in %s", field, allowed))
 			}
@@ -63,9 +63,9 @@ var inPlaceRules = []Rule{{
 	},
 	Of: isCanUpdate,
 	Handler: eachApplied(func(_ *Handler, p inPlacePatch) (found []Problem) {
-		for _, field := range changedFields(p.current, p.after, "") {
-			path := strings.Split(field, ".")
-			if !reflect.DeepEqual(valueAt(p.after, path), valueAt(p.desired, path)) {
+		other := object.ChangedFields(p.after, p.desired)
+		for _, field := range object.ChangedFields(p.current, p.after) {
+			if slices.ContainsFunc(other, func(o string) bool { return within(field, o) || within(o, field) }) {
 				found = append(found, problem(p.field, "the patch sets %s to another value than the desired one", field))
 			}
 		}
@@ -124,10 +124,4 @@ func eachApplied(check func(*Handler, inPlacePatch) []Problem) func(*Handler) []
 		})
 		return sorted(found)
 	}
-}
-
-// valueAt returns the value at a path of keys; nil if there is none.
-func valueAt(content map[string]any, path []string) any {
-	last := len(path) - 1
-	return object.MapAt(content, path[:last]...)[path[last]]
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ChangedFields returns the paths of the values of JSON that differ, such as "spec.containers[0].image". Lists of different
-// length differ as a whole.
+// length differ as a whole. An absent object is the same as an empty one, so that the paths are those of its fields.
 func ChangedFields(before, after any) []string { return changedBelow("", before, after) }
 
 func changedBelow(path string, before, after any) (changed []string) {
@@ -19,7 +19,7 @@ func changedBelow(path string, before, after any) (changed []string) {
 	}
 	beforeMap, isMap := before.(map[string]any)
 	afterMap, isMapToo := after.(map[string]any)
-	if isMap && isMapToo {
+	if isMap && isMapToo || isMap && after == nil && len(beforeMap) > 0 || isMapToo && before == nil && len(afterMap) > 0 {
 		keys := slices.Sorted(maps.Keys(beforeMap))
 		for _, key := range slices.Sorted(maps.Keys(afterMap)) {
 			if _, both := beforeMap[key]; !both {
