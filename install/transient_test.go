@@ -6,17 +6,24 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/installation"
 )
 
 // failure returns the response of an API server that fails.
@@ -77,6 +84,51 @@ func TestAdoption_AfterTransientError(t *testing.T) {
 	if lines := h.log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "InstallerDegraded is True") }) {
 		t.Errorf("a transient error was reported as terminal:\n%s", strings.Join(lines, "\n"))
 	}
+}
+
+// A CRD that another client deletes after the installer has read it, and before it lists the instances, is gone: that is no error, and not
+// a terminal one.
+func TestUninstall_CRDThatDisappears(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("others", "Other")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	var once sync.Once
+	disappeared := make(chan error, 1)
+	remove := func(request *http.Request) *http.Response {
+		if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/v1beta1/others") {
+			once.Do(func() { disappeared <- h.deleteCRD("others.infrastructure.cluster.x-k8s.io") })
+		}
+		return nil
+	}
+	h.onRequest.Store(&remove)
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.must(<-disappeared)
+	h.eventually("nothing is left", h.remaining)
+	if lines := h.log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "InstallerDegraded is") }) {
+		t.Errorf("an error was reported:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// deleteCRD deletes a CRD with the rights of the installer, and waits until its kind is not served.
+func (h *harness) deleteCRD(name string) error {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(parseKind(crdKind))
+	crd.SetName(name)
+	if err := h.asInstaller().Delete(context.Background(), crd); err != nil {
+		return err
+	}
+	return installation.Wait(patience, "the CRD is gone", h.activity, func() error {
+		if err := h.Get(context.Background(), client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading it: %w", err)
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "OtherList"})
+		if err := h.List(context.Background(), list); !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("listing its instances: %w", err)
+		}
+		return nil
+	})
 }
 
 // The state of an adopted CRD does not depend on its history: the annotation that

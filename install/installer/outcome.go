@@ -183,9 +183,12 @@ func isTransient(causes []error) bool {
 			return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
 		}
 		code := answer.Status().Code
-		return code >= http.StatusInternalServerError || code == http.StatusConflict || code == http.StatusTooManyRequests
+		return code >= http.StatusInternalServerError || slices.Contains(transientCodes, code)
 	})
 }
+
+// transientCodes are the codes of answers below 500 that are no verdict on the object: another token, time or state leads to another answer.
+var transientCodes = []int32{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
 
 // isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
 // can be temporary: roles are replaced during an upgrade, and quota can become
@@ -194,10 +197,13 @@ func isForbidden(causes []error) bool {
 	return len(causes) > 0 && !slices.ContainsFunc(causes, func(err error) bool { return !apierrors.IsForbidden(err) })
 }
 
-// removalReason returns the reason of a failed removal: the API server can reject a deletion as it can reject another write.
+// removalReason returns the reason of a failed removal: the API server can reject a deletion as it can reject another write. An object or
+// a kind that is not found was removed at the same time.
 func removalReason(err error) reason.Reason {
 	causes := causesOf(err)
-	isOther := func(cause error) bool { return !errors.As(cause, new(apierrors.APIStatus)) }
+	isOther := func(cause error) bool {
+		return !errors.As(cause, new(apierrors.APIStatus)) || apierrors.IsNotFound(cause)
+	}
 	switch {
 	case slices.ContainsFunc(causes, isOther), isTransient(causes):
 		return reason.ApplyFailed

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/install/compatibility"
@@ -120,6 +122,9 @@ func TestOutcome_Rejections(t *testing.T) {
 		"no connection":              {[]error{&net.OpError{Op: "dial", Err: errors.New("connection refused")}}, reason.ApplyFailed},
 		"a conflict and forbidden":   {[]error{apierrors.NewConflict(resource, "web", nil), forbidden}, reason.ApplyFailed},
 		"a request that timed out":   {[]error{context.DeadlineExceeded}, reason.ApplyFailed},
+		"another token is needed":    {[]error{apierrors.NewUnauthorized("expired")}, reason.ApplyFailed},
+		"the server gave up":         {[]error{&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}}, reason.ApplyFailed},
+		"an expired state":           {[]error{apierrors.NewResourceExpired("too old")}, reason.ApplyFailed},
 		"too many requests":          {[]error{apierrors.NewTooManyRequests("later", 1)}, reason.ApplyFailed},
 		"invalid and then a timeout": {[]error{invalid, context.DeadlineExceeded}, reason.ApplyFailed},
 	} {
@@ -209,6 +214,8 @@ func TestRemovalReason(t *testing.T) {
 		"forbidden and denied":                 {errors.Join(forbidden, denied), reason.ObjectsRefused},
 		"the API server is unavailable":        {errors.Join(denied, apierrors.NewServiceUnavailable("x")), reason.ApplyFailed},
 		"a conflict":                           {apierrors.NewConflict(resource, "a", nil), reason.ApplyFailed},
+		"a kind that was removed meanwhile":    {fmt.Errorf("listing instances: %w", apierrors.NewNotFound(resource, "a")), reason.ApplyFailed},
+		"an expired token":                     {apierrors.NewUnauthorized("expired"), reason.ApplyFailed},
 		"an error without the API server":      {fmt.Errorf("reading version a: %w", errors.New("x")), reason.ApplyFailed},
 		"denied, and an error of another kind": {errors.Join(denied, errors.New("x")), reason.ApplyFailed},
 	} {

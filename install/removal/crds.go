@@ -101,7 +101,7 @@ func (c crds) markAdoptable(ctx context.Context, crd *unstructured.Unstructured)
 		return nil
 	}
 	patch := client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
-	if err := c.writer.Patch(ctx, crd, patch); err != nil {
+	if err := c.writer.Patch(ctx, crd, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("annotating %s, which is retained because of its instances: %w", object.Describe(crd), err)
 	}
 	return nil

@@ -30,6 +30,9 @@ func (i instances) of(ctx context.Context, crd *unstructured.Unstructured) (stri
 	if conversionFailed(err) {
 		return "it has instances, which cannot be converted: " + err.Error(), nil
 	}
+	if apierrors.IsNotFound(err) && i.isGone(ctx, crd) {
+		return "", nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("listing instances of %s: %w", object.Describe(crd), err)
 	}
@@ -39,6 +42,13 @@ func (i instances) of(ctx context.Context, crd *unstructured.Unstructured) (stri
 	first := list.Items[0]
 	first.SetGroupVersionKind(first.GroupVersionKind().GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List")))
 	return "it has instances, such as " + object.Describe(&first), nil
+}
+
+// isGone reports whether the API server answers that a CRD does not exist: it was deleted since it was read, and its instances with it.
+func (i instances) isGone(ctx context.Context, crd *unstructured.Unstructured) bool {
+	again := &unstructured.Unstructured{}
+	again.SetGroupVersionKind(object.CRDVersion)
+	return apierrors.IsNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(crd), again))
 }
 
 // conversionFailed reports whether a list failed in the conversion webhook of a CRD.

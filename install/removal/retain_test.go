@@ -32,6 +32,17 @@ type instanceLister struct {
 	answer
 	names []string
 	kind  *schema.GroupVersionKind // of the last list
+	gone  bool                     // the CRD does not exist
+}
+
+func (l instanceLister) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	switch {
+	case l.gone:
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	case apierrors.IsNotFound(l.error): // only the kind of the instances is not found
+		return nil
+	}
+	return l.error
 }
 
 func (l instanceLister) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
@@ -52,6 +63,7 @@ func TestRemover_Instances(t *testing.T) {
 		established, served bool
 		names               []string
 		answer              error
+		gone                bool
 		want                string // a part of the reason; empty if there are none
 		failed              bool
 	}{
@@ -63,13 +75,14 @@ func TestRemover_Instances(t *testing.T) {
 		"an internal error":             {established: true, served: true, answer: apierrors.NewInternalError(errors.New("etcd")), failed: true},
 		"forbidden":                     {established: true, served: true, answer: apierrors.NewForbidden(schema.GroupResource{}, "", nil), failed: true},
 		"the kind is not found":         {established: true, served: true, answer: apierrors.NewNotFound(schema.GroupResource{}, ""), failed: true},
+		"the CRD was deleted meanwhile": {established: true, served: true, answer: apierrors.NewNotFound(schema.GroupResource{}, ""), gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crd := machines()
 			crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = test.served
 			conditionStatus := map[bool]string{true: "True", false: "False"}[test.established]
 			crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": conditionStatus}}}
-			remover := &Remover{Live: instanceLister{answer: answer{test.answer}, names: test.names, kind: &schema.GroupVersionKind{}}}
+			remover := &Remover{Live: instanceLister{answer: answer{test.answer}, names: test.names, kind: &schema.GroupVersionKind{}, gone: test.gone}}
 			reason, err := remover.instances().of(t.Context(), crd)
 			if (err != nil) != test.failed || !strings.Contains(reason, test.want) || (reason == "") != (test.want == "") {
 				t.Errorf("got %q, %v; want %q, an error: %t", reason, err, test.want, test.failed)
