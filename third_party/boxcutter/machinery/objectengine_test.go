@@ -559,6 +559,101 @@ func TestTeardown_OutdatedCacheReleasesNothing(t *testing.T) {
 	}
 }
 
+// Each state of the cache from before the adoption makes the teardown read the object without the cache. A state from after the next
+// adoption does not: the object is no longer the revision's.
+func TestTeardown_CacheFromBeforeTheAdoption(t *testing.T) {
+	for name, test := range map[string]struct {
+		cached func(t *testing.T, c *cluster) client.Reader
+		adopt  types.ObjectReconcileOption
+	}{
+		"the object is missing":             {func(*testing.T, *cluster) client.Reader { return nothing{} }, nil},
+		"no revision has the object":        {foreignReader, types.WithCollisionProtection(types.CollisionProtectionIfNoController)},
+		"a lower revision has the object":   {readerOf(1), siblingOf("one")},
+		"another owner has the same number": {readerOf(2), types.WithCollisionProtection(types.CollisionProtectionNone)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			cached := test.cached(t, c)
+			adopt := []types.ObjectReconcileOption{ownedBy("two")}
+			if test.adopt != nil {
+				adopt = append(adopt, test.adopt)
+			}
+			if result := c.reconcile(t, 2, configMap(t), adopt...); result.Action() == machinery.ActionCollision {
+				t.Fatal("the revision does not adopt the object")
+			}
+			c.took()
+			gone, err := c.engineReading(cached, c.Client).Teardown(t.Context(), 2, configMap(t), ownedBy("two"))
+			if diff := cmp.Diff([]string{"delete"}, c.took()); err != nil || gone || diff != "" {
+				t.Errorf("gone: %t, error: %v; writes (-want +got):\n%s", gone, err, diff)
+			}
+		})
+	}
+	c := newCluster(t)
+	c.reconcile(t, 3, configMap(t), ownedBy("three"))
+	unread := &counting{Reader: c.Client}
+	if gone, err := c.engineReading(c.Client, unread).Teardown(t.Context(), 2, configMap(t), ownedBy("two")); err != nil || !gone || unread.reads > 0 {
+		t.Errorf("a higher revision has the object: gone %t, %d reads without the cache, error: %v", gone, unread.reads, err)
+	}
+}
+
+// readerOf returns a cache that keeps the object as a revision of another owner has installed it.
+func readerOf(revision int64) func(*testing.T, *cluster) client.Reader {
+	return func(t *testing.T, c *cluster) client.Reader {
+		t.Helper()
+		c.reconcile(t, revision, configMap(t), ownedBy("one"))
+		return lagging{object: c.get(t, configMap(t))}
+	}
+}
+
+// foreignReader returns a cache that keeps an object that no revision has installed.
+func foreignReader(t *testing.T, c *cluster) client.Reader {
+	t.Helper()
+	foreign(t, c)
+	return lagging{object: c.get(t, configMap(t))}
+}
+
+// counting counts the reads.
+type counting struct {
+	client.Reader
+	reads int
+}
+
+func (c *counting) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	c.reads++
+	return c.Reader.Get(ctx, key, obj, opts...)
+}
+
+// An owner is removed only from the object as it was read: a list of owners from an older read would drop a newer controller.
+func TestTeardown_ReleasePreconditions(t *testing.T) {
+	for name, options := range map[string][]types.ObjectTeardownOption{
+		"released": {ownedBy("one")},
+		"orphaned": {ownedBy("one"), types.WithOrphan()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.reconcile(t, 1, configMap(t), ownedBy("one"))
+			if name == "released" {
+				c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
+			}
+			old := lagging{object: c.get(t, configMap(t))}
+			c.reconcile(t, 3, configMap(t), ownedBy("three"), siblingOf("one", "two"))
+			before := c.get(t, configMap(t))
+			if _, err := c.engineReading(old, nil).Teardown(t.Context(), 1, configMap(t), options...); !apierrors.IsConflict(err) {
+				t.Errorf("got %v, want a conflict", err)
+			}
+			if diff := cmp.Diff(before.Object, c.get(t, configMap(t)).Object); diff != "" {
+				t.Errorf("the object was written (-before +after):\n%s", diff)
+			}
+			if _, err := c.engineReading(old, c.Client).Teardown(t.Context(), 1, configMap(t), options...); err != nil {
+				t.Fatal(err)
+			}
+			if controller := metav1.GetControllerOf(c.get(t, configMap(t))); controller == nil || controller.Name != "three" {
+				t.Errorf("controller is %v, want three", controller)
+			}
+		})
+	}
+}
+
 func TestTeardown_DeletePreconditions(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
