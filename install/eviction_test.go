@@ -15,7 +15,7 @@ func TestVersions_StuckOnesAreEvicted(t *testing.T) {
 	h.release(core(), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	stuck := strings.Replace(deployment("capi", placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
+	stuck := neverReady("capi")
 	for i := range 20 {
 		h.release(provider{name: "cluster-api", kind: "core", manifests: []string{configMap(fmt.Sprint("hash-", i), "1"), stuck}}, aws())
 		h.eventually(fmt.Sprintf("stuck version %d is being rolled out", i), func() error {

@@ -7,7 +7,7 @@
 //  2. It deletes temporary objects that an earlier process has left behind.
 //  3. If spec.installerMode is Paused, it reports the changes that it would make. If the
 //     ClusterAPI object is deleted, it removes all versions.
-//  4. Otherwise it installs: it reconciles the newest version, and the next older one until
+//  4. Otherwise it installs: it deletes the objects that intercept requests of versions that were never complete, and reconciles the newest version, and the next older one until
 //     one is complete or the current one, so that running providers are maintained even if
 //     the new release fails. attempt has the steps for a version.
 //  5. It releases the CRDs that are unmanaged now.
@@ -167,6 +167,7 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 		return status.Outcome{Reason: reason.NoRevision, Message: "waiting for the version controller to create the first version"}, ""
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
+	disarmed, errDisarmed := r.disarm(ctx, s)
 	var results []versionResult
 	var drift []status.Event
 	phases := map[string][]v1alpha1.Phase{}
@@ -189,8 +190,9 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 	if results[0].complete {
 		current = versions[0].Name
 	}
-	outcome = results[0].outcome
-	outcome.Installed, outcome.Events, outcome.Phases = anyAvailable(results), drift, phases
+	outcome = disarmed.explain(results[0].outcome)
+	r.behind(ctx, &outcome, "Objects that intercept requests not deleted", errDisarmed)
+	outcome.Installed, outcome.Events, outcome.Phases = anyAvailable(results), append(drift, disarmed.events()...), phases
 	return outcome, current
 }
 

@@ -38,6 +38,8 @@ const (
 	ValuesReplaced EventReason = "ValuesReplaced"
 	// OrphansRemoved: objects whose version does not exist were removed.
 	OrphansRemoved EventReason = "OrphansRemoved"
+	// InterceptorsRemoved: objects that intercept requests, of a version that was never complete, were deleted.
+	InterceptorsRemoved EventReason = "InterceptorsRemoved"
 	// CRDsKept: CRDs were retained when their version was removed.
 	CRDsKept EventReason = "CRDsKept"
 	// LifecycleHookLimitExceeded: the lifecycle hooks let a Cluster continue although a version is not ready.

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// neverReady is the manifest of a Deployment without a node.
+func neverReady(name string) string {
+	return strings.Replace(deployment(name, placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
+}
+
+// deadWebhook is a webhook for all writes of ConfigMaps in the providers' namespace, whose server does not exist.
+const deadWebhook = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: dead.example.com}
+webhooks:
+- name: dead.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  timeoutSeconds: 1
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: openshift-cluster-api}}
+  clientConfig: {service: {name: dead, namespace: openshift-cluster-api, path: /validate}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]
+`
+
+// denying are an admission policy that rejects all writes of ConfigMaps in the providers' namespace, and its binding.
+var denying = []string{`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: denying.example.com}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: openshift-cluster-api}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]
+  validations: [{expression: "false"}]
+`, `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: denying.example.com}
+spec: {policyName: denying.example.com, validationActions: [Deny]}
+`}
+
+// rejectsConfigMaps waits until the API server rejects ConfigMaps in the providers' namespace.
+func (h *harness) rejectsConfigMaps() {
+	h.Helper()
+	h.eventually("ConfigMaps are rejected", func() error {
+		probe := &unstructured.Unstructured{}
+		h.must(decode(configMap("probe", "1"), probe))
+		if err := h.Create(h.Context(), probe, client.DryRunAll); err == nil || apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("they are accepted:\n%s", h.conditions())
+		}
+		return nil
+	})
+}
+
+// A version that never gets ready has a webhook without a server, or a policy, that rejects the writes of every other version. The way back
+// to the installed release stays open, and nothing of the stuck version is left.
+func TestVersions_StuckOneInterceptsRequests(t *testing.T) {
+	for name, intercepting := range map[string][]string{"webhook": {deadWebhook}, "policy": denying} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.release(core(configMap("settings", "1")), aws())
+			h.start("4.22.0")
+			h.settled("4.22.0-1")
+			h.release(provider{name: "cluster-api", kind: "core", manifests: append([]string{neverReady("capi"), configMap("settings", "2")}, intercepting...)}, aws())
+			h.rejectsConfigMaps()
+			h.release(core(configMap("settings", "3")), aws())
+			h.settled("4.22.0-3")
+			if names := strings.Join(h.names(), ", "); names != "ConfigMap settings, Deployment capa, Deployment capi" {
+				t.Errorf("installed objects are %s", names)
+			}
+			if events := strings.Join(h.events("InterceptorsRemoved"), "\n"); !strings.Contains(events, "example.com of version 4.22.0-2") {
+				t.Errorf("events are %q", events)
+			}
+		})
+	}
+}
+
+// A webhook that the installed version has too stays. The condition has the command that deletes it, and then the way back is open.
+func TestVersions_StuckOneHasTheInstalledWebhook(t *testing.T) {
+	h := newHarness(t)
+	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
+	h.release(core(configMap("settings", "1"), sound), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{neverReady("capi"), configMap("settings", "2"), deadWebhook}}, aws())
+	h.rejectsConfigMaps()
+	h.release(core(configMap("settings", "3")), aws())
+	command := "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io dead.example.com"
+	h.eventually("the condition has the command", func() error {
+		for _, condition := range h.clusterAPI().Status.Conditions {
+			if condition.Type == "InstallerDegraded" && strings.Contains(condition.Message, command) {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has not:\n%s", h.conditions())
+	})
+	if h.object(webhookKind, "", "dead.example.com") == nil {
+		t.Error("the webhook of the installed version was deleted")
+	}
+	h.must(h.Delete(t.Context(), h.object(webhookKind, "", "dead.example.com")))
+	h.settled("4.22.0-3")
+}
