@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
@@ -69,18 +70,18 @@ func checkFile(t *testing.T, file string, data []byte) {
 // unpackBlobs unpacks blobs with their actual digests.
 func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 	t.Helper()
-	m := &v1.Manifest{}
+	m := &imageManifest{}
 	held := map[v1.Hash][]byte{}
 	for _, data := range blobs {
 		digest, size, err := v1.SHA256(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Layers = append(m.Layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
+		m.layers = append(m.layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
 		held[digest] = data
 	}
 	u := &imageReader{limits: Limits{Contents: tight}.withDefaults(), cache: (&layerCache{}).withStore(nil)}
-	u.readBlob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
+	u.readBlob = func(_ context.Context, _ string, d v1.Descriptor, _ int64, read func(io.Reader) error) error {
 		return read(bytes.NewReader(held[d.Digest]))
 	}
 	return u.readFiles(t.Context(), m)
@@ -122,6 +123,7 @@ func FuzzManifest(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(raw)
+	f.Add([]byte(schema1(schema1Layer{digest.FromString(""), history(0, 1, "")}, schema1Layer{digest.SHA512.FromString(""), history(1, 1, `,"throwaway":true`)})))
 	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"size":1,"platform":{"os":"linux","architecture":"amd64"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		index, err := parseIndex(data)
@@ -134,7 +136,10 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		u := &imageReader{limits: Limits{Contents: tight}.withDefaults()}
-		if u.checkManifest(m) == nil && slices.ContainsFunc(m.Layers, func(layer v1.Descriptor) bool { return layer.Size < 0 }) {
+		invalid := func(layer v1.Descriptor) bool {
+			return layer.Size < 0 != m.schema1 || digest.Digest(layer.Digest.String()).Validate() != nil
+		}
+		if u.checkManifest(m) == nil && slices.ContainsFunc(m.layers, invalid) {
 			t.Errorf("accepted %s", data)
 		}
 	})

@@ -484,7 +484,8 @@ func TestRegistry_RejectsAmbiguousManifests(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ manifest, says string }{
 		"an empty object":             {`{}`, "schema version 0"},
-		"schema 1":                    {`{"schemaVersion":1,"fsLayers":[{"blobSum":"sha256:00"}],"layers":[]}`, "schema version 1"},
+		"schema 1":                    {`{"schemaVersion":1,"fsLayers":[{"blobSum":"sha256:00"}],"layers":[]}`, "rejecting ambiguous manifest"},
+		"schemas 1 and 2":             {change(`"layers":`, `"history":[],"layers":`), "is ambiguous"},
 		"a web page":                  {`<html>log in</html>`, "parsing the manifest"},
 		"layers and manifests":        {change(`"layers":`, `"manifests":[],"layers":`), "is ambiguous"},
 		"no layers":                   {`{"schemaVersion":2}`, "no layers"},
@@ -499,8 +500,7 @@ func TestRegistry_RejectsAmbiguousManifests(t *testing.T) {
 		"an index of version 1":       {`{"schemaVersion":1,"manifests":[]}`, "schema version 1"},
 		"an index with a wrong type":  {`{"schemaVersion":2,"mediaType":"` + string(types.OCIManifestSchema1) + `","manifests":[]}`, "has the media type"},
 		"a layer of a negative size":  {change(`"size":`, `"size":-1,"was":`), "has the size -1"},
-		"a layer with a sha512":       {`{"schemaVersion":2,"config":{"size":1,"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[{"mediaType":"` + string(types.OCILayer) + `","size":1,"digest":"sha512:` + strings.Repeat("a", 128) + `"}]}`, "sha512"},
-		"a layer with a short digest": {`{"schemaVersion":2,"layers":[{"size":1,"digest":"sha256:abc"}]}`, "parsing the manifest"},
+		"a layer with a short digest": {`{"schemaVersion":2,"layers":[{"size":1,"digest":"sha256:abc"}]}`, "invalid checksum digest length"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			digest, _, err := v1.SHA256(strings.NewReader(test.manifest))

@@ -5,17 +5,13 @@ package remote
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -38,7 +34,7 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 // localBlobs returns a function that reads the layers of a local image. A digest mismatch is an
 // extractor.ErrInvalid, because a retry does not help.
 func localBlobs(image v1.Image) blobs {
-	return func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
+	return func(_ context.Context, _ string, d v1.Descriptor, limit int64, read func(io.Reader) error) error {
 		layer, err := image.LayerByDigest(d.Digest)
 		if err != nil {
 			return err
@@ -48,7 +44,7 @@ func localBlobs(image v1.Image) blobs {
 			return err
 		}
 		defer body.Close()
-		err = fetch.ReadVerified(body, d, read)
+		err = fetch.ReadVerified(body, d, limit, read)
 		if _, ok := errors.AsType[*fetch.DigestError](err); ok {
 			return invalid(err)
 		}
@@ -58,7 +54,7 @@ func localBlobs(image v1.Image) blobs {
 
 // blobs reads a layer of an image, as fetch.Image.Blob does: the body returns io.EOF only after
 // it was verified, and read is called again from the start if the body fails.
-type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error
+type blobs func(ctx context.Context, what string, d v1.Descriptor, limit int64, read func(io.Reader) error) error
 
 // imageReader reads the bundles of one image.
 type imageReader struct {
@@ -67,6 +63,7 @@ type imageReader struct {
 	waited   func(time.Duration) // records a wait for other images; may be nil
 	cache    *layerCache
 	reserved int64 // bytes reserved in the cache
+	unstated int64 // bytes of layers whose size the manifest does not state
 }
 
 func (r *imageReader) waitedSince(started time.Time) {
@@ -94,9 +91,9 @@ func (r *imageReader) readBundles(ctx context.Context, raw []byte, origin extrac
 
 // readFiles returns the visible files at the roots of bundles. It reads layers from the top, until no lower layer can
 // change the result.
-func (r *imageReader) readFiles(ctx context.Context, m *v1.Manifest) (extractor.Files, error) {
+func (r *imageReader) readFiles(ctx context.Context, m *imageManifest) (extractor.Files, error) {
 	o := overlay.New(r.limits.Contents)
-	for _, layer := range slices.Backward(m.Layers) {
+	for _, layer := range slices.Backward(m.layers) {
 		if err := r.addLayer(ctx, o, layer); err != nil {
 			return nil, err
 		}
@@ -156,75 +153,4 @@ func withOrigin(err error, image, host string) error {
 		host = ""
 	}
 	return &extractor.Error{Image: cmp.Or(at.Image, image), Layer: at.Layer, Host: cmp.Or(at.Host, host), File: at.File, Err: at.Err}
-}
-
-// parseManifest parses the manifest of one image, and rejects other content, such
-// as an index, a schema 1 manifest or a login page.
-func parseManifest(raw []byte) (*v1.Manifest, error) {
-	var m struct {
-		v1.Manifest
-		Manifests json.RawMessage `json:"manifests"`
-		FSLayers  json.RawMessage `json:"fsLayers"`
-	}
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("parsing the manifest: %w", err)
-	}
-	switch {
-	case m.SchemaVersion != 2 || m.FSLayers != nil:
-		return nil, fmt.Errorf("the manifest has schema version %d, want 2", m.SchemaVersion)
-	case m.Manifests != nil:
-		return nil, errors.New("the manifest lists manifests: it is an index, or both")
-	case m.MediaType != "" && !m.MediaType.IsImage():
-		return nil, fmt.Errorf("the manifest has the media type %q, which is not an image's", m.MediaType)
-	case m.Layers == nil:
-		return nil, errors.New("the manifest has no layers: it is not an image's")
-	}
-	return &m.Manifest, nil
-}
-
-// checkManifest compares the sizes in a manifest with the limits, up to the first invalid layer.
-func (r *imageReader) checkManifest(m *v1.Manifest) error {
-	errs := []error{
-		invalid(overlay.CheckLimit("layers", len(m.Layers), r.limits.Layers)),
-		invalid(errors.Join(checkBlob("config", m.Config, math.MaxInt64), checkConfig(m.Config.MediaType))),
-	}
-	var sum int64
-	for _, layer := range m.Layers {
-		sum += layer.Size
-		if err := errors.Join(checkBlob("layer", layer, r.limits.Layer), checkLayer(layer.MediaType)); err != nil {
-			errs = append(errs, &extractor.Error{Layer: layer.Digest.String(), Err: invalid(err)})
-			sum = 0
-			break
-		}
-	}
-	return errors.Join(append(errs, invalid(overlay.CheckLimit("bytes of all layers", sum, r.limits.Image)))...)
-}
-
-// checkBlob checks a descriptor before its blob is requested.
-func checkBlob(what string, d v1.Descriptor, most int64) error {
-	switch {
-	case d.Digest.Algorithm != "sha256":
-		return fmt.Errorf("the %s has the digest %q, want a sha256 digest", what, d.Digest)
-	case d.Size < 0:
-		return fmt.Errorf("the %s has the size %d", what, d.Size)
-	}
-	return overlay.CheckLimit("bytes of the "+what, d.Size, most)
-}
-
-// checkConfig rejects artifacts: manifests with the layers of other things than images. Only images have the config of an
-// image, as in containers/image.
-func checkConfig(t types.MediaType) error {
-	if t != "" && !t.IsConfig() {
-		return fmt.Errorf("the config has the media type %q: it is not an image", t)
-	}
-	return nil
-}
-
-// checkLayer rejects encrypted layers. The bytes of a layer, not its media type, determine its format and compression,
-// as in other unpackers.
-func checkLayer(t types.MediaType) error {
-	if strings.Contains(strings.ToLower(string(t)), "encrypted") {
-		return fmt.Errorf("the layer is encrypted (media type %q)", t)
-	}
-	return nil
 }

@@ -55,7 +55,7 @@ const largeLayer, maxLargeLayers = mib, 4
 // acquire waits until another large layer may be read. The caller must call
 // release.
 func (l *layerCache) acquire(ctx context.Context, d v1.Descriptor) (release func(), err error) {
-	if d.Size < largeLayer {
+	if d.Size >= 0 && d.Size < largeLayer {
 		return func() {}, nil
 	}
 	select {
@@ -184,8 +184,9 @@ func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.
 	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve(), Waited: r.waited}
 	var index *overlay.Index
 	var noMemory bool
-	err = r.readBlob(ctx, "layer", d, func(body io.Reader) (err error) {
-		index, err = scanner.Scan(ctx, body, d.Size)
+	before := r.unstated
+	err = r.readBlob(ctx, "layer", d, r.layerLimit(d), func(body io.Reader) (err error) {
+		index, err = scanner.Scan(ctx, r.counted(d, body, before), sizeOf(d, body))
 		if noMemory = errors.Is(err, errMemory); noMemory {
 			return nil // the rest of the body is not needed
 		}
@@ -200,3 +201,37 @@ func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.
 	r.cache.save(ctx, d.Digest, index, r.limits.Contents)
 	return index, nil
 }
+
+// sizeOf returns the size of a layer in bytes, which its source states if the manifest does not; -1 if unknown.
+func sizeOf(d v1.Descriptor, body io.Reader) int64 {
+	if stated, ok := body.(interface{ Size() int64 }); ok && d.Size < 0 {
+		return stated.Size()
+	}
+	return d.Size
+}
+
+// layerLimit returns the limit of a layer in bytes. It includes the limit of all layers if the manifest states no sizes.
+func (r *imageReader) layerLimit(d v1.Descriptor) int64 {
+	if d.Size < 0 {
+		return min(r.limits.Layer, r.limits.Image-r.unstated)
+	}
+	return r.limits.Layer
+}
+
+// counted adds the bytes of a layer to those of the layers before, if the manifest does not state its size.
+func (r *imageReader) counted(d v1.Descriptor, body io.Reader, before int64) io.Reader {
+	if d.Size >= 0 {
+		return body
+	}
+	r.unstated = before
+	return readFunc(func(p []byte) (int, error) {
+		n, err := body.Read(p)
+		r.unstated += int64(n)
+		return n, err
+	})
+}
+
+// readFunc implements io.Reader.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }

@@ -154,7 +154,7 @@ func TestIndex_EncodeDecode(t *testing.T) {
 		}
 		d := m.Layers[0]
 		var p *overlay.Index
-		err = localBlobs(image)(context.Background(), "layer", d, func(body io.Reader) (err error) {
+		err = localBlobs(image)(context.Background(), "layer", d, d.Size, func(body io.Reader) (err error) {
 			p, err = overlay.Scanner{Limits: limits}.Scan(context.Background(), body, d.Size)
 			return err
 		})

@@ -4,6 +4,7 @@ package remote
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -22,11 +23,17 @@ func ImageOf(index v1.ImageIndex, platform v1.Platform) (v1.Image, error) {
 	if err != nil {
 		return nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}
-	parsed, err := index.IndexManifest()
+	parsed, err := parseIndex(raw)
+	if err == nil && parsed == nil {
+		err = errors.New("it lists no manifests")
+	}
 	if err != nil {
-		return nil, invalid(fmt.Errorf("parsing the index: %w", err))
+		return nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}
 	child, err := pickPlatform(raw, parsed, platform)
+	if err == nil {
+		err = checkManifestDigest(child)
+	}
 	if err != nil {
 		return nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}
@@ -89,4 +96,6 @@ func otherImage(entries []v1.Descriptor, platform v1.Platform) (v1.Descriptor, e
 	return v1.Descriptor{}, fmt.Errorf("it has no image for %s, only for: %s", platform.String(), strings.Join(have, ", "))
 }
 
-func isManifest(entry v1.Descriptor) bool { return entry.MediaType == "" || entry.MediaType.IsImage() }
+func isManifest(entry v1.Descriptor) bool {
+	return entry.MediaType == "" || entry.MediaType.IsImage() || entry.MediaType.IsSchema1()
+}

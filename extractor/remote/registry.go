@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -97,7 +99,7 @@ func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, l
 	}
 	child, err := pickPlatform(raw, index, platform)
 	if err == nil {
-		err = checkBlob("manifest", child, limits.Manifest)
+		err = errors.Join(checkManifestDigest(child), checkBlob("manifest", child, limits.Manifest))
 	}
 	if err != nil {
 		return nil, invalid(fmt.Errorf("reading the index: %w", err))
@@ -109,9 +111,7 @@ func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, l
 func imageSize(raw []byte) int64 {
 	size := int64(len(raw))
 	if m, err := parseManifest(raw); err == nil {
-		for _, layer := range m.Layers {
-			size += max(0, layer.Size)
-		}
+		size += m.size()
 	}
 	return size
 }
@@ -119,9 +119,12 @@ func imageSize(raw []byte) int64 {
 // parseIndex parses an index, also called a manifest list. It returns nil for the manifest of an image.
 func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	var index struct {
-		v1.IndexManifest
-		Layers json.RawMessage `json:"layers"`
-		Config json.RawMessage `json:"config"`
+		SchemaVersion int64                  `json:"schemaVersion"`
+		MediaType     types.MediaType        `json:"mediaType"`
+		Manifests     []imagespec.Descriptor `json:"manifests"`
+		Layers        json.RawMessage        `json:"layers"`
+		FSLayers      json.RawMessage        `json:"fsLayers"`
+		Config        json.RawMessage        `json:"config"`
 	}
 	if err := json.Unmarshal(raw, &index); err != nil {
 		return nil, fmt.Errorf("parsing the manifest: %w", err)
@@ -129,14 +132,18 @@ func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	switch {
 	case index.Manifests == nil && !index.MediaType.IsIndex():
 		return nil, nil
-	case index.Layers != nil || index.Config != nil:
+	case index.Layers != nil || index.FSLayers != nil || index.Config != nil:
 		return nil, errors.New("the manifest lists layers and manifests: it is ambiguous")
 	case index.SchemaVersion != 2:
 		return nil, fmt.Errorf("the index has schema version %d, want 2", index.SchemaVersion)
 	case index.MediaType != "" && !index.MediaType.IsIndex():
 		return nil, fmt.Errorf("the manifest lists manifests and has the media type %q", index.MediaType)
 	}
-	return &index.IndexManifest, nil
+	out := &v1.IndexManifest{SchemaVersion: index.SchemaVersion, MediaType: index.MediaType}
+	for _, entry := range index.Manifests {
+		out.Manifests = append(out.Manifests, descriptorOf(entry))
+	}
+	return out, nil
 }
 
 // Limit returns a Fetcher with at most n concurrent calls of next.Fetch. Further

@@ -100,6 +100,7 @@ func signatureLayers(raw []byte) ([]v1.Descriptor, error) {
 		if layer.Size < 0 || layer.Size > maxSignature || total > maxAllSignature || len(layers) == maxSignatures || layer.Digest.Algorithm != "sha256" {
 			return nil, fmt.Errorf("invalid manifest of the signatures: want at most %d signatures of at most %d bytes, with valid digests", maxSignatures, maxSignature)
 		}
+		layer.URLs = nil // the manifest is unverified: it must not name hosts
 		layers = append(layers, layer)
 	}
 	return layers, nil
@@ -107,7 +108,7 @@ func signatureLayers(raw []byte) ([]v1.Descriptor, error) {
 
 func readLayer(ctx context.Context, image *fetch.Image, layer v1.Descriptor) (policy.Signature, error) {
 	var payload []byte
-	err := image.Blob(ctx, "signature", layer, func(body io.Reader) (err error) {
+	err := image.Blob(ctx, "signature", layer, maxSignature, func(body io.Reader) (err error) {
 		payload, err = io.ReadAll(body)
 		return err
 	})

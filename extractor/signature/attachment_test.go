@@ -4,6 +4,7 @@ package signature
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -60,6 +61,10 @@ func TestSignatureLayers_Limits(t *testing.T) {
 		if (err != nil) != (test.want < 0) || err == nil && len(got) != test.want {
 			t.Errorf("%s: got %d layers, %v, want %d", name, len(got), err, test.want)
 		}
+	}
+	withURL := fmt.Appendf(nil, `{"layers": [{"mediaType": %q, "size": 1, "digest": "sha256:%064d", "urls": ["https://other.example.com/x"]}]}`, policy.MediaTypeSigstore, 1)
+	if got, err := signatureLayers(withURL); err != nil || len(got) != 1 || got[0].URLs != nil {
+		t.Errorf("a layer with a URL: got %v, %v, want no URL", got, err)
 	}
 	if _, err := signatureLayers([]byte("<html>")); err == nil {
 		t.Error("a page: no error")

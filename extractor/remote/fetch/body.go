@@ -3,6 +3,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"mime"
@@ -26,12 +27,17 @@ type body struct {
 
 // openBody requests the resource, from its start.
 func (r *request) openBody(ctx context.Context) (*body, error) {
-	b := &body{request: r, ctx: ctx, verifier: newVerifier(r.resource.descriptor, r.resource.limit)}
 	resp, err := r.sendAuthorized(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	b.current = resp
+	if r.resource.kind == blobs && r.resource.descriptor.Size < 0 && resp.ContentLength >= 0 && resp.ContentLength <= r.resource.limit {
+		r.resource.descriptor.Size = resp.ContentLength // an interrupted body can be resumed, and has this size or fails
+	}
+	b := &body{request: r, ctx: ctx, verifier: newVerifier(r.resource.descriptor, r.resource.limit), current: resp}
+	if r.resource.content != nil {
+		b.verifier.manifest = &bytes.Buffer{}
+	}
 	if stated := r.resource.stated; stated != nil {
 		mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		*stated = types.MediaType(mediaType)
@@ -72,11 +78,17 @@ func (b *body) Read(p []byte) (int, error) {
 	return 0, b.err
 }
 
+// Size returns the size of the body in bytes, -1 if unknown. It is untrusted until the body was read to its end.
+func (b *body) Size() int64 { return b.verifier.want.Size }
+
 // finish verifies the body at its end.
 func (b *body) finish() error {
 	err := b.verifier.end()
 	if err == io.EOF { //nolint:errorlint // the end of a stream is this very error
 		b.request.host.recordSuccess()
+		if content := b.request.resource.content; content != nil {
+			*content = b.verifier.manifest.Bytes()
+		}
 		return err
 	}
 	if b.verifier.truncated() {

@@ -8,7 +8,7 @@
 //	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
 //	image, err := client.Open(ctx, "quay.io/example/provider@sha256:…")
 //	manifest, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, 4<<20)
-//	err = image.Blob(ctx, "layer", layer, func(body io.Reader) error { … })
+//	err = image.Blob(ctx, "layer", layer, 1<<30, func(body io.Reader) error { … })
 //
 // The settings can change at any time: each Open reads them.
 package fetch
@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -86,7 +87,7 @@ type Image struct {
 
 	mu           sync.Mutex
 	reported     map[string]bool
-	layerNumbers map[v1.Hash]string // "2 of 5", from the order in the manifest
+	layerNumbers map[string]string // by digest: "2 of 5", from the order in the manifest
 }
 
 // Open determines the sources of an image. It sends no request. The reference is by
@@ -98,7 +99,7 @@ func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
 	}
 	image.digest, err = v1.NewHash(image.sources[0].Image.Identifier())
 	if err != nil || image.digest.Algorithm != "sha256" {
-		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", image.sources[0].Image.Identifier())
+		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest: container runtimes verify images with no other; use the sha256 digest of the image", image.sources[0].Image.Identifier())
 	}
 	return image, nil
 }
@@ -113,6 +114,11 @@ func (c *Client) Resolve(ctx context.Context, tag name.Tag, limit int64) (v1.Has
 	raw, _, err := image.ManifestOfTag(ctx, "manifest", tag.TagStr(), limit)
 	if err != nil {
 		return v1.Hash{}, err
+	}
+	if isSigned(raw) {
+		if raw = unsigned(raw); raw == nil {
+			return v1.Hash{}, fmt.Errorf("computing the digest of the manifest of %s: it has invalid signatures", tag)
+		}
 	}
 	digest, _, err := v1.SHA256(bytes.NewReader(raw))
 	return digest, err
@@ -177,16 +183,17 @@ func (i *Image) HealthySources() []mirror.Source { return i.client.healthyFirst(
 var acceptedTypes = strings.Join([]string{
 	string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
 	string(types.OCIImageIndex), string(types.DockerManifestList),
+	string(types.DockerManifestSchema1Signed), string(types.DockerManifestSchema1),
 }, ", ")
 
 // Manifest returns a manifest or an index of at most limit bytes, verified. The size in d is -1 if unknown. what is the
-// name in errors: "manifest" or "index". Errors are the errors of Blob.
+// name in errors: "manifest" or "index". Of a signed manifest of schema 1, it returns the payload, which has the digest.
+// Errors are the errors of Blob.
 func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limit int64) ([]byte, error) {
 	var raw []byte
-	err := i.fetch(ctx, resource{name: what, kind: "manifests", descriptor: d, limit: limit}, func(body io.Reader) error {
-		var all bytes.Buffer
-		_, err := all.ReadFrom(body)
-		raw = all.Bytes()
+	w := resource{name: what, kind: manifests, descriptor: d, limit: limit, content: &raw}
+	err := i.fetch(ctx, i.sources, w, func(body io.Reader) error {
+		_, err := io.Copy(io.Discard, body)
 		return err
 	})
 	if err != nil {
@@ -208,7 +215,7 @@ func (i *Image) From(source mirror.Source, last bool) *Image {
 // ManifestOfTag returns the manifest of a tag in the image's repository, of at most limit bytes, and its media type as the
 // registry states it. They are untrusted, because there is no digest to verify them. Errors are the errors of Blob.
 func (i *Image) ManifestOfTag(ctx context.Context, what, tag string, limit int64) ([]byte, types.MediaType, error) {
-	return i.untrusted(ctx, resource{name: what, kind: "manifests", tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit})
+	return i.untrusted(ctx, resource{name: what, kind: manifests, tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit})
 }
 
 // Referrers returns the index of the manifests that refer to a manifest of the repository, of at most limit bytes: from the
@@ -225,7 +232,7 @@ func (i *Image) Referrers(ctx context.Context, manifest string, limit int64) ([]
 // untrusted returns a resource without a known digest, and its media type.
 func (i *Image) untrusted(ctx context.Context, w resource) (raw []byte, mediaType types.MediaType, err error) {
 	w.stated = &mediaType
-	err = i.fetch(ctx, w, func(body io.Reader) (err error) {
+	err = i.fetch(ctx, i.sources, w, func(body io.Reader) (err error) {
 		raw, err = io.ReadAll(body)
 		return err
 	})
@@ -238,12 +245,12 @@ func (i *Image) untrusted(ctx context.Context, w resource) (raw []byte, mediaTyp
 // setLayerNumbers records the positions of the layers in a manifest, for errors.
 func (i *Image) setLayerNumbers(raw []byte) {
 	var manifest struct {
-		Layers []struct{ Digest v1.Hash }
+		Layers []struct{ Digest string }
 	}
 	if err := json.Unmarshal(raw, &manifest); err != nil {
 		return // the caller reports it
 	}
-	numbers := map[v1.Hash]string{}
+	numbers := map[string]string{}
 	for n, layer := range manifest.Layers {
 		numbers[layer.Digest] = fmt.Sprintf(" %d of %d", n+1, len(manifest.Layers))
 	}
@@ -256,11 +263,13 @@ func (i *Image) setLayerNumbers(raw []byte) {
 func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return what + i.layerNumbers[blob]
+	return what + i.layerNumbers[blob.String()]
 }
 
 // Blob reads a blob of the image. what is the name in errors, such as "layer". For a layer of a manifest that was read
-// before, errors add its position, counted from the bottom.
+// before, errors add its position, counted from the bottom. The size in d is -1 if unknown; then it is at most limit. If no
+// source of the image has the blob, it is read from the URLs in d, if they are http or https, without credentials. The
+// caller clears the URLs of an unverified manifest.
 //
 // body is the blob from its start. It returns io.EOF only after its size and digest were verified; until then its bytes
 // are untrusted. If a source failed or served other bytes, read is called again, from the start, with the bytes of
@@ -268,18 +277,29 @@ func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
 // error, the rest of body is read and verified: the error counts only for verified bytes.
 //
 // The error comes from read or ctx, or is or joins a *Error for each source.
-func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read func(body io.Reader) error) error {
-	return i.fetch(ctx, resource{name: i.withLayerNumber(what, d.Digest), kind: "blobs", descriptor: d, limit: d.Size}, read)
+func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, limit int64, read func(body io.Reader) error) error {
+	w := resource{name: i.withLayerNumber(what, d.Digest), kind: blobs, descriptor: d, limit: limit}
+	err := i.fetch(ctx, i.sources, w, read)
+	if errors.As(err, new(*Error)) && ctx.Err() == nil {
+		return i.external(ctx, w, err, read)
+	}
+	return err
 }
 
 // resource is a manifest or a blob to read.
 type resource struct {
 	name, kind string
-	tag        string // unknown for a manifest without a known digest
+	tag        string   // unknown for a manifest without a known digest
+	at         *url.URL // of a blob outside of registries; nil for others
+	more       bool     // the blob has further URLs
 	descriptor v1.Descriptor
 	limit      int64            // bytes
 	stated     *types.MediaType // receives the Content-Type of the response; may be nil
+	content    *[]byte          // receives the verified content of a manifest; nil for others
 }
+
+// The kinds of resources, as in their URLs.
+const manifests, blobs = "manifests", "blobs"
 
 // identifier is the last element of the path of the resource.
 func (r resource) identifier() string {
@@ -289,25 +309,25 @@ func (r resource) identifier() string {
 	return r.descriptor.Digest.String()
 }
 
-// fetch tries the sources in order, healthy ones first, and tries sources with retryable
+// fetch tries sources in order, healthy ones first, and tries sources with retryable
 // errors again.
-func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) error) error {
+func (i *Image) fetch(ctx context.Context, sources []mirror.Source, w resource, read func(io.Reader) error) error {
 	retry := i.client.Retry.orDefaults()
 	failures := map[mirror.Source]*Error{}
-	left := i.sources
+	left := sources
 	for round := 1; ; round++ {
-		if i.exhausted() {
-			return i.joinFailures(ctx, i.failAll(w, failures))
+		if i.exhausted(sources) {
+			return joinFailures(ctx, sources, i.failAll(sources, w, failures))
 		}
 		var again []mirror.Source
 		order := i.client.healthyFirst(left)
 		for n, s := range order {
-			more := round == 1 && i.client.anyHealthy(order[n+1:])
+			more := w.more || round == 1 && i.client.anyHealthy(order[n+1:])
 			err := i.fetchFrom(ctx, s, w, i.allowance(more), read)
 			failed, ok := errors.AsType[*Error](err)
 			if !ok {
 				if err == nil {
-					i.reportFailures(ctx, failures)
+					i.reportFailures(ctx, sources, failures)
 				}
 				return err
 			}
@@ -317,10 +337,10 @@ func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) erro
 			}
 		}
 		if len(again) == 0 || round >= retry.Attempts {
-			return i.joinFailures(ctx, failures)
+			return joinFailures(ctx, sources, failures)
 		}
 		if err := retry.wait(ctx, round, i.client.shortestPause(again)); err != nil {
-			return errors.Join(i.joinFailures(ctx, failures), i.ended(w, err))
+			return errors.Join(joinFailures(ctx, sources, failures), i.ended(w, err))
 		}
 		left = again
 	}
@@ -343,14 +363,14 @@ func (i *Image) Waited(d time.Duration) {
 	}
 }
 
-// exhausted reports whether the image has no time left, and no source that is healthy.
-func (i *Image) exhausted() bool {
-	return i.allowed.patience.empty() && !i.client.anyHealthy(i.sources)
+// exhausted reports whether the image has no time left, and none of the sources is healthy.
+func (i *Image) exhausted(sources []mirror.Source) bool {
+	return i.allowed.patience.empty() && !i.client.anyHealthy(sources)
 }
 
 // failAll adds an error for each source that was not tried, because others waited for it too long.
-func (i *Image) failAll(w resource, failures map[mirror.Source]*Error) map[mirror.Source]*Error {
-	for _, s := range i.sources {
+func (i *Image) failAll(sources []mirror.Source, w resource, failures map[mirror.Source]*Error) map[mirror.Source]*Error {
+	for _, s := range sources {
 		if failures[s] == nil {
 			failures[s] = (&request{image: i, source: s, resource: w}).sourceError(errHostStalled)
 		}
@@ -364,12 +384,12 @@ func (i *Image) ended(w resource, err error) error {
 }
 
 // joinFailures joins the errors of all sources, in their order.
-func (i *Image) joinFailures(ctx context.Context, failures map[mirror.Source]*Error) error {
+func joinFailures(ctx context.Context, sources []mirror.Source, failures map[mirror.Source]*Error) error {
 	if ctx.Err() != nil && len(failures) == 0 {
 		return context.Cause(ctx)
 	}
 	var errs []error
-	for _, s := range i.sources {
+	for _, s := range sources {
 		if err := failures[s]; err != nil {
 			errs = append(errs, err)
 		}
@@ -381,8 +401,8 @@ func (i *Image) joinFailures(ctx context.Context, failures map[mirror.Source]*Er
 }
 
 // reportFailures reports the failed sources if another source succeeded, each once per image.
-func (i *Image) reportFailures(ctx context.Context, failures map[mirror.Source]*Error) {
-	for _, s := range i.sources {
+func (i *Image) reportFailures(ctx context.Context, sources []mirror.Source, failures map[mirror.Source]*Error) {
+	for _, s := range sources {
 		err := failures[s]
 		i.mu.Lock()
 		told := err == nil || i.reported[s.Image.Name()]

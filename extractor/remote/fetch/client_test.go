@@ -129,7 +129,7 @@ func (s *stage) pull() error {
 		return err
 	}
 	var got []byte
-	err = image.Blob(s.Context(), "layer", s.layer, func(body io.Reader) (err error) {
+	err = image.Blob(s.Context(), "layer", s.layer, s.layer.Size, func(body io.Reader) (err error) {
 		got, err = io.ReadAll(body)
 		return err
 	})
@@ -262,7 +262,7 @@ func TestBody_ResumesAnInterruptedBlob(t *testing.T) {
 				image, err := s.puller.Open(t.Context(), s.reference)
 				must(t, err)
 				calls := 0
-				must(t, image.Blob(WithMeter(t.Context(), meter), "layer", s.layer, func(body io.Reader) error {
+				must(t, image.Blob(WithMeter(t.Context(), meter), "layer", s.layer, s.layer.Size, func(body io.Reader) error {
 					calls++
 					got, err := io.ReadAll(body)
 					if !bytes.Equal(got, s.content) {
@@ -343,11 +343,11 @@ func TestBlob_ReadErrorCountsOnlyForVerifiedBytes(t *testing.T) {
 			return nil // stops before the end
 		}
 	}
-	if err := image.Blob(t.Context(), "layer", s.layer, read('x')); err != nil || len(s.passed) != 1 {
+	if err := image.Blob(t.Context(), "layer", s.layer, s.layer.Size, read('x')); err != nil || len(s.passed) != 1 {
 		t.Errorf("got %v, reported %v; want a failure of the mirror", err, s.passed)
 	}
 	s.mirrors[0].Heal()
-	if err := image.Blob(t.Context(), "layer", s.layer, read(s.content[0])); !errors.Is(err, wrong) {
+	if err := image.Blob(t.Context(), "layer", s.layer, s.layer.Size, read(s.content[0])); !errors.Is(err, wrong) {
 		t.Errorf("got %v, want the error about the verified bytes", err)
 	}
 }
@@ -358,7 +358,7 @@ func TestBlob_StopsWhenReadReturns(t *testing.T) {
 	image, err := s.puller.Open(t.Context(), s.reference)
 	must(t, err)
 	meter := &Meter{}
-	err = image.Blob(WithMeter(t.Context(), meter), "layer", s.layer, func(body io.Reader) error {
+	err = image.Blob(WithMeter(t.Context(), meter), "layer", s.layer, s.layer.Size, func(body io.Reader) error {
 		_, err := io.CopyN(io.Discard, body, 100)
 		return err
 	})

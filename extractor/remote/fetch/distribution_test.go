@@ -36,7 +36,7 @@ func whole(ctx context.Context, p *Client, reference string, layer v1.Descriptor
 	if _, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, 4<<20); err != nil {
 		return err
 	}
-	return image.Blob(ctx, "layer", layer, func(body io.Reader) error {
+	return image.Blob(ctx, "layer", layer, layer.Size, func(body io.Reader) error {
 		if _, err := io.CopyN(io.Discard, body, 100); err != nil {
 			return err
 		}

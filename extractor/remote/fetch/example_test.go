@@ -41,7 +41,7 @@ func ExampleClient() {
 		panic(err)
 	}
 	manifest, _ := image.Manifest()
-	err = opened.Blob(ctx, "layer", manifest.Layers[0], func(body io.Reader) error {
+	err = opened.Blob(ctx, "layer", manifest.Layers[0], 1<<20, func(body io.Reader) error {
 		n, err := io.Copy(io.Discard, body) // verified when it returns without error
 		fmt.Println(len(raw) > 0, n == manifest.Layers[0].Size)
 		return err

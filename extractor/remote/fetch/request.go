@@ -35,6 +35,9 @@ const maxRedirects = 5
 
 // url is the URL of the resource.
 func (r *request) url() *url.URL {
+	if r.resource.at != nil {
+		return r.resource.at
+	}
 	u := &url.URL{Scheme: "https", Host: r.source.Host(), Path: "/v2/" + r.source.Image.Context().RepositoryStr() + "/" + r.resource.kind + "/" + r.resource.identifier()}
 	if r.source.Namespace != "" {
 		u.RawQuery = url.Values{"ns": {r.source.Namespace}}.Encode()
@@ -49,7 +52,7 @@ func (r *request) get(ctx context.Context, from int64, auth string) (*response, 
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity")
-	if r.resource.kind == "manifests" {
+	if r.resource.kind == manifests {
 		req.Header.Set("Accept", acceptedTypes)
 	}
 	if size := r.resource.descriptor.Size; from > 0 && size > 0 {
@@ -60,7 +63,16 @@ func (r *request) get(ctx context.Context, from int64, auth string) (*response, 
 	if auth != "" {
 		req.Header.Set("Authorization", auth)
 	}
-	return r.follow(req, transport.Route{Insecure: r.source.Insecure})
+	return r.follow(req, r.route())
+}
+
+// route is the route of the first request.
+func (r *request) route() transport.Route {
+	route := transport.Route{Insecure: r.source.Insecure}
+	if r.resource.at != nil {
+		route.Redirected, route.From = !r.image.settings.isConfigured(r.resource.at, r.image.sources), r.image.address()
+	}
+	return route
 }
 
 // follow sends a request and follows redirects. Another host gets no credentials,

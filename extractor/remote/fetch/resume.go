@@ -4,7 +4,6 @@ package fetch
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -103,7 +102,7 @@ func (b *body) continueWith(resp *response) error {
 
 // rehash reads the beginning again, up to the interruption, and returns its digest.
 func (b *body) rehash() (string, error) {
-	h := sha256.New()
+	h := b.verifier.newHash()
 	buffer := make([]byte, 32<<10)
 	for left := b.verifier.read; left > 0; {
 		n, err := b.current.Body.Read(buffer[:min(left, int64(len(buffer)))])

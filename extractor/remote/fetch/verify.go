@@ -3,17 +3,20 @@
 package fetch
 
 import (
-	"crypto/sha256"
+	"bytes"
+	_ "crypto/sha512" // for digests of layers
 	"fmt"
 	"hash"
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/opencontainers/go-digest"
 )
 
 // DigestError reports that the bytes of a registry, a mirror or a file do not match the digest.
 type DigestError struct {
-	// Want is the expected digest. Got is the digest of the bytes; empty if their size is wrong.
+	// Want is the expected digest. Got is the digest of the bytes; empty if their size is wrong, and a text if the bytes
+	// have none.
 	Want, Got string
 	// WantSize is in bytes, -1 if unknown. GotSize is the number of received bytes, or of the first excess byte.
 	WantSize, GotSize int64
@@ -27,7 +30,7 @@ func (e *DigestError) Error() string {
 	return fmt.Sprintf("digest mismatch: received %s, want %s", e.Got, e.Want)
 }
 
-// SizeError reports a manifest that is larger than the limit.
+// SizeError reports a manifest, or a blob of unknown size, that is larger than the limit.
 type SizeError struct {
 	// Limit is in bytes.
 	Limit int64
@@ -44,15 +47,32 @@ type verifier struct {
 	limit int64         // of the size, if it is unknown
 	hash  hash.Hash
 	read  int64
+	// manifest has the bytes of a manifest, after its verification without signatures; nil for other resources.
+	manifest *bytes.Buffer
 }
 
 func newVerifier(want v1.Descriptor, limit int64) *verifier {
-	return &verifier{want: want, limit: limit, hash: sha256.New()}
+	v := &verifier{want: want, limit: limit}
+	v.hash = v.newHash()
+	return v
 }
+
+// algorithm returns the algorithm of the digest. Without a digest, or with an unknown algorithm, which no bytes match, it is SHA-256.
+func (v *verifier) algorithm() digest.Algorithm {
+	if a := digest.Algorithm(v.want.Digest.Algorithm); a.Available() {
+		return a
+	}
+	return digest.Canonical
+}
+
+func (v *verifier) newHash() hash.Hash { return v.algorithm().Hash() }
 
 // add adds the next bytes.
 func (v *verifier) add(p []byte) error {
 	v.hash.Write(p)
+	if v.manifest != nil {
+		v.manifest.Write(p)
+	}
 	v.read += int64(len(p))
 	switch {
 	case v.want.Size < 0 && v.read > v.limit:
@@ -71,10 +91,27 @@ func (v *verifier) end() error {
 	if v.truncated() {
 		return v.sizeError()
 	}
-	if got := v.sum(); got != v.want.Digest && v.want.Digest != (v1.Hash{}) {
-		return &DigestError{Want: v.want.Digest.String(), Got: got.String(), WantSize: v.want.Size, GotSize: v.read}
+	if v.want.Digest == (v1.Hash{}) {
+		return io.EOF
+	}
+	got := v.sum().String()
+	if v.manifest != nil && isSigned(v.manifest.Bytes()) {
+		got = v.unsign()
+	}
+	if got != v.want.Digest.String() {
+		return &DigestError{Want: v.want.Digest.String(), Got: got, WantSize: v.want.Size, GotSize: v.read}
 	}
 	return io.EOF
+}
+
+// unsign removes the signatures of a signed manifest, and returns the digest of the rest.
+func (v *verifier) unsign() string {
+	payload := unsigned(v.manifest.Bytes())
+	if payload == nil {
+		return "invalid signatures"
+	}
+	v.manifest = bytes.NewBuffer(payload)
+	return v.algorithm().FromBytes(payload).String()
 }
 
 func (v *verifier) sizeError() error {
@@ -83,14 +120,14 @@ func (v *verifier) sizeError() error {
 
 // sum returns the digest of the bytes so far.
 func (v *verifier) sum() v1.Hash {
-	return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", v.hash.Sum(nil))}
+	return v1.Hash{Algorithm: v.algorithm().String(), Hex: fmt.Sprintf("%x", v.hash.Sum(nil))}
 }
 
 // ReadVerified reads the blob d from body, as Image.Blob does from a registry: the body that read gets ends with io.EOF
-// only after its size and digest were verified. If read returns an error, the rest of body is verified: the error
-// counts only for verified bytes.
-func ReadVerified(body io.Reader, d v1.Descriptor, read func(io.Reader) error) error {
-	verified := &verifiedReader{body: body, verifier: newVerifier(d, 0)}
+// only after its size and digest were verified. The size in d is -1 if unknown; then it is at most limit. If read returns
+// an error, the rest of body is verified: the error counts only for verified bytes.
+func ReadVerified(body io.Reader, d v1.Descriptor, limit int64, read func(io.Reader) error) error {
+	verified := &verifiedReader{body: body, verifier: newVerifier(d, limit)}
 	err := read(verified)
 	if err != nil && verified.err == nil {
 		_, _ = io.Copy(io.Discard, verified) // its error is in verified

@@ -24,7 +24,7 @@ type Scanner struct {
 // reserveError is an error of Scanner.Reserve.
 type reserveError struct{ error }
 
-// Scan reads a layer of size bytes and returns its index.
+// Scan reads a layer of size bytes, -1 if unknown, and returns its index.
 //
 // body returns io.EOF only after all of its bytes were verified, as the body in fetch.Image.Blob does. Scan reads it to
 // its end, unless Reserve ends the scan, so an index never has unverified bytes. Errors come from body, ctx or Reserve.
@@ -53,6 +53,7 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, 
 // source remembers the error of a body.
 type source struct {
 	body io.Reader
+	read int64 // bytes
 	err  error // except io.EOF
 }
 
@@ -61,6 +62,7 @@ func (s *source) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.body.Read(p)
+	s.read += int64(n)
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
@@ -77,7 +79,7 @@ func (s *source) drain(ctx context.Context) error {
 }
 
 // scan decompresses a layer to its end and collects its entries.
-func (s Scanner) scan(ctx context.Context, raw io.Reader, size int64, c *collector) error {
+func (s Scanner) scan(ctx context.Context, raw *source, size int64, c *collector) error {
 	waited := s.Waited
 	if waited == nil {
 		waited = func(time.Duration) {}
@@ -89,7 +91,12 @@ func (s Scanner) scan(ctx context.Context, raw io.Reader, size int64, c *collect
 	defer plain.Close()
 	limits := c.limits
 	read := int64(0)
-	most := max(ratioFloor, size*limits.Ratio)
+	most := func() int64 {
+		if size < 0 {
+			return max(ratioFloor, raw.read*limits.Ratio)
+		}
+		return max(ratioFloor, size*limits.Ratio)
+	}
 	stream := readFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
@@ -98,7 +105,7 @@ func (s Scanner) scan(ctx context.Context, raw io.Reader, size int64, c *collect
 		read += int64(n)
 		over := errors.Join(
 			CheckLimit("decompressed bytes of a layer", read, limits.Unpacked),
-			CheckLimit("decompressed bytes of a layer for its size", read, most))
+			CheckLimit("decompressed bytes of a layer for its size", read, most()))
 		if over != nil {
 			return 0, over
 		}

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// AddressError reports a redirect or a token server at a forbidden address.
+// AddressError reports a redirect, a token server or a URL of a layer at a forbidden address.
 type AddressError struct {
 	// Address is the address of the request, and Kind its kind, such as "link-local".
 	Address netip.Addr
@@ -16,7 +16,7 @@ type AddressError struct {
 
 // Error implements error.
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("rejected a redirect to the %s address %s: if it is intended, name the host in a mirror set or in registries.conf", e.Kind, e.Address)
+	return fmt.Sprintf("rejected a redirect or a URL of the image to the %s address %s: if it is intended, name the host in a mirror set or in registries.conf", e.Kind, e.Address)
 }
 
 // addressKind is the kind of an address.

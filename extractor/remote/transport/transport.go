@@ -135,7 +135,7 @@ func (n *Transport) Close() {
 type Route struct {
 	// Insecure allows plain HTTP and unverified certificates.
 	Insecure bool
-	// Redirected reports whether a server named the host, by a redirect or as a token server. Such a host can be in the
+	// Redirected reports whether a server or an image named the host, by a redirect, as a token server or in a URL. Such a host can be in the
 	// internet; in a private network or on the local host only if the server is there too; and never at a link-local
 	// address.
 	Redirected bool

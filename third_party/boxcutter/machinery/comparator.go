@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"pkg.package-operator.run/boxcutter/internal/compat"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -84,8 +85,10 @@ func (d *Comparator) Compare(
 	if res, err = typed.compare(); err != nil {
 		return CompareResult{}, fmt.Errorf("comparing %s: %w", types.ToObjectRef(desired), err)
 	}
-	res.Comparison.Modified = ignoreServerDefaults(res.Comparison.Modified, desired, actual)
-	d.withoutOtherForms(&res, desired, actual)
+	if !compat.Original { // The original writes an object with such a value at each reconcile.
+		res.Comparison.Modified = ignoreServerDefaults(res.Comparison.Modified, desired, actual)
+		d.withoutOtherForms(&res, desired, actual)
+	}
 	return res, d.attribute(&res, typed.ignored, actual)
 }
 

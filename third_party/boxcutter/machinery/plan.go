@@ -6,6 +6,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pkg.package-operator.run/boxcutter/internal/compat"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -263,7 +264,7 @@ func (e *ObjectEngine) decideDrift(p *plan) {
 	switch {
 	case p.comparison.IsConflict():
 		p.action, p.force = ActionRecovered, true
-	case p.comparison.differs() && !e.normalized.matches(p.desired, p.actual, p.comparison):
+	case p.comparison.differs() && (compat.Original || !e.normalized.matches(p.desired, p.actual, p.comparison)):
 		p.action = ActionUpdated
 	}
 }

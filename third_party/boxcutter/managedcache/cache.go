@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"pkg.package-operator.run/boxcutter/internal/compat"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -425,7 +426,7 @@ func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets
 		switch {
 		case err == nil:
 			i.readers.Add(-1)
-		case meta.IsNoMatchError(err):
+		case meta.IsNoMatchError(err) && !compat.Original:
 			c.log.V(1).Info("Kind is not served yet", "kind", gvk.String())
 		default:
 			errs = append(errs, err)
@@ -551,6 +552,9 @@ func (c *trackingCache) running(key informerKey) (*informer, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.ended {
+		if compat.Original { // A call to the original waits for ever if the cache ends meanwhile.
+			select {}
+		}
 		return nil, fmt.Errorf("reading %s: %w", key, errStopped)
 	}
 	i, ok := c.informers[key]

@@ -99,7 +99,7 @@ func (s *registryStore) Config(d v1.Descriptor) (raw []byte, err error) {
 	if d.Size > maxManifest {
 		return nil, &lazyimage.InvalidError{Err: fmt.Errorf("the config has %d bytes, more than the limit of %d", d.Size, maxManifest)}
 	}
-	err = s.image.Blob(s.ctx, "config", d, func(body io.Reader) (err error) {
+	err = s.image.Blob(s.ctx, "config", d, maxManifest, func(body io.Reader) (err error) {
 		raw, err = io.ReadAll(body)
 		return err
 	})
@@ -112,7 +112,7 @@ func (s *registryStore) Layer(d v1.Descriptor) (io.ReadCloser, error) {
 	r, w := io.Pipe()
 	go func() {
 		sent := &delivery{to: w, sum: sha256.New()}
-		w.CloseWithError(s.image.Blob(ctx, "layer", d, sent.deliver))
+		w.CloseWithError(s.image.Blob(ctx, "layer", d, d.Size, sent.deliver))
 	}()
 	return &layerBody{r, cancel}, nil
 }
