@@ -234,7 +234,7 @@ type ClusterAPIStatus struct {
 	// +optional
 	SignatureVerdicts []SignatureVerdict `json:"signatureVerdicts,omitempty"`
 
-	// conditions are the same as those of the ClusterOperator, for clusters without the ClusterOperator
+	// conditions equal the conditions of the ClusterOperator, for clusters without the ClusterOperator
 	// API.
 	// +listType=map
 	// +listMapKey=type

@@ -61,7 +61,7 @@ var callRules = []Rule{{
 		Severity: contract.Warning,
 		Source:   proposal("Runtime SDK rules"),
 		Why:      "The kind tells people and proxies what an answer is. Cluster API ignores it, so that a server can leave it out, but a wrong one hints at an answer for another request.",
-		Fix:      "Set apiVersion and kind to those of the response in the OpenAPI document, or leave both out.",
+		Fix:      "Set apiVersion and kind as in the response of the OpenAPI document, or leave both out.",
 	},
 	Handler: func(h *Handler) []Problem { return h.first(Real).kindProblems(h.Hook) },
 }, {
@@ -111,7 +111,7 @@ var callRules = []Rule{{
 		ID:       "call/required-fields",
 		Severity: contract.Warning,
 		Source:   proposal("Runtime SDK rules"),
-		Why:      "The response is part of the definition of a hook. Cluster API reads a missing field as its zero value, which another version may not do.",
+		Why:      "The response is part of the definition of a hook. Cluster API reads a missing field as its zero value; another version may not do so.",
 		Fix:      "Set all fields that the OpenAPI document requires; \"capi-manifests extension hooks HOOK -o openapi\" writes it.",
 	},
 	Handler: schemaProblems(missingField),
@@ -204,7 +204,7 @@ var callRules = []Rule{{
 		ID:       "call/deterministic",
 		Severity: contract.Warning,
 		Source:   general("Deterministic result"),
-		Why:      "The same request should have the same answer. Otherwise Clusters change without a reason, and their conditions with each message, which triggers further reconciles.",
+		Why:      "The same request should have the same answer. Otherwise Clusters change without a reason, and their conditions with each message. This triggers further reconciles.",
 		Fix:      "Derive the answer from the request only, without time stamps, counters, random values and the order of maps. The message of a blocking hook may name the progress.",
 	},
 	Handler: func(h *Handler) []Problem {

@@ -56,7 +56,7 @@ var discoveryRules = []Rule{{
 		Severity: contract.Warning,
 		Source:   proposal("Discovery hook"),
 		Why:      "The kind tells people and proxies what an answer is. Cluster API ignores it, so that a server can leave it out, but a wrong one hints at an answer for another request.",
-		Fix:      "Set apiVersion and kind to those of the response in the OpenAPI document, or leave both out.",
+		Fix:      "Set apiVersion and kind as in the response of the OpenAPI document, or leave both out.",
 	},
 	Server: func(t *Transcript) []Problem { return t.Discovery[0].kindProblems(discoveryHook()) },
 }, {
@@ -92,7 +92,7 @@ var discoveryRules = []Rule{{
 		ID:       "discovery/unique-names",
 		Severity: contract.Error,
 		Source:   discoveryCheck(),
-		Why:      "Names must be unique in a server, also those of handlers of different hooks. Cluster API rejects all handlers otherwise.",
+		Why:      "Names must be unique in a server, also for handlers of different hooks. Cluster API rejects all handlers otherwise.",
 		Fix:      "Rename one of the handlers.",
 	},
 	Server: checkUniqueNames,

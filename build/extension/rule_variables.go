@@ -22,8 +22,8 @@ var variableRules = []Rule{{
 		ID:       "variables/name",
 		Severity: contract.Error,
 		Source:   topology("DiscoverVariables"),
-		Why:      "Cluster API rejects all variables of an extension if a name is empty, has a dot, or is builtin, which is reserved.",
-		Fix:      "Use another name, which is also distinctive: variables of all extensions of a ClusterClass share their names.",
+		Why:      "Cluster API rejects all variables of an extension if a name is empty, has a dot, or is the reserved name builtin.",
+		Fix:      "Use another, distinctive name: variables of all extensions of a ClusterClass share their names.",
 	},
 	Of: is("DiscoverVariables"),
 	Handler: eachVariable(func(v variable) []string {

@@ -12,7 +12,7 @@ var installerCA = authority{name: "the installer", serving: v1alpha1.ServingCert
 
 var certManagerToInstallerCA = Transform{
 	Name:    "cert-manager-to-installer-ca",
-	Does:    "Replaces cert-manager objects by annotations with which the installer issues the serving certificates and writes its CA into webhooks.",
+	Does:    "Replaces cert-manager objects by annotations that make the installer issue the serving certificates and write its CA into webhooks.",
 	Why:     "A new Kubernetes cluster has no cert-manager: its kinds are unknown, and the serving certificates of webhooks would not be issued. Without this transform, cert-manager must be installed first, and the installer needs permissions for its kinds.",
 	Profile: only(extractor.Kubernetes),
 	Apply:   installerCA.replaceCertManager,

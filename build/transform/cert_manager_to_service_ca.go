@@ -16,7 +16,7 @@ var serviceCA = authority{
 
 var certManagerToServiceCA = Transform{
 	Name:    "cert-manager-to-service-ca",
-	Does:    "Replaces cert-manager objects by annotations with which OpenShift's service-ca operator issues the serving certificates and injects their CA.",
+	Does:    "Replaces cert-manager objects by annotations that make OpenShift's service-ca operator issue the serving certificates and inject their CA.",
 	Why:     "OpenShift has no cert-manager: the serving certificates of webhooks would not be issued, and their pods would wait for the Secrets forever.",
 	Profile: only(extractor.OpenShift),
 	Apply:   serviceCA.replaceCertManager,

@@ -21,7 +21,7 @@ const managerContainer = "manager"
 // ImagePlaceholder is the transform that replaces images.
 var ImagePlaceholder = Transform{
 	Name: "image-placeholder",
-	Does: "Replaces the provider's own image, that of the container named manager, by the placeholder, and other images as --image specifies.",
+	Does: "Replaces the provider's own image, the image of the container named manager, by the placeholder, and other images as --image specifies.",
 	Why:  "The release determines the image: the installer replaces the placeholder by the image of the bundle. Other images must be referenced by digest, so that a release is complete and can be mirrored.",
 	Apply: func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) {
 		errs := ReplaceImages(objects, o.Images)

@@ -118,7 +118,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "use the ClusterAPI object of operator.openshift.io and update its status, if the cluster has it")
 	set.BoolVar(&f.lifecycleHooks, "lifecycle-hooks", false, "delay the creation and the upgrade of Clusters with topology while providers are rolled out or unavailable, as a Runtime Extension; see docs/lifecycle-hooks.md")
 	set.StringVar(&f.lifecycleHooksAddress, "lifecycle-hooks-bind-address", ":9443", "address of the server of --lifecycle-hooks")
-	set.DurationVar(&f.lifecycleHooksLimit, "lifecycle-hooks-limit", lifecyclehook.DefaultLimit, "duration for which a version delays Clusters; then they continue, with an event")
+	set.DurationVar(&f.lifecycleHooksLimit, "lifecycle-hooks-limit", lifecyclehook.DefaultLimit, "maximum delay of Clusters by a version; then they continue, with an event")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
 	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "duration of a lease that is not renewed")
 	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "time that the leader tries to renew the lease before it gives up")

@@ -78,7 +78,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // releases; Others returns the latter.
 //
 // All errors of a bundle are in its result, each of type *Error. They are an
-// extractor.ErrInvalid, except for missing slices, which may be created later.
+// extractor.ErrInvalid, except for missing slices: they may be created later.
 // Bundles fails only if release is empty.
 func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result, error) {
 	if release == "" {

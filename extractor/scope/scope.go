@@ -29,9 +29,9 @@ func Of(image string) []string {
 // Contains reports whether a scope contains an image, a repository, a namespace or a registry.
 func Contains(scope, image string) bool { return slices.Contains(Of(image), scope) }
 
-// Nested reports whether the configuration of a scope belongs to that of another one, as the machine config operator
-// decides: it copies settings of the outer scope to the nested one, and drops the ImagePolicy of a scope nested in a
-// ClusterImagePolicy. An image by tag or digest is nested in the namespaces around its repository, but not in the
+// Nested reports whether the configuration of a scope belongs to the configuration of another one, as the machine config
+// operator decides: it copies settings of the outer scope to the nested one, and drops the ImagePolicy of a scope nested
+// in a ClusterImagePolicy. An image by tag or digest is nested in the namespaces around its repository, but not in the
 // repository itself: there its policy takes precedence. It is nested in a domain only if its registry has a port, because
 // the operator searches the first colon.
 func Nested(inner, outer string) bool {

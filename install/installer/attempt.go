@@ -232,7 +232,7 @@ func (v version) checkKey() compatibility.Key {
 
 // applyAndAdopt applies the phases, and again as long as it may adopt colliding objects. It
 // does so also after an error, because the error may concern another object. The objects of
-// the next phase collide only after those of this one are adopted.
+// the next phase collide only after the objects of this one are adopted.
 func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.older(s)}

@@ -75,8 +75,8 @@ func OtherPlatforms(platforms Platforms, results []extractor.Result) ImagePlatfo
 	return images
 }
 
-// Complete returns results in which each recorded image that could not be read has
-// an empty bundle per platform. Select ignores such an image.
+// Complete returns the results. In them, a recorded image that could not be read
+// has an empty bundle per platform. Select ignores such an image.
 func (p ImagePlatforms) Complete(results []extractor.Result) []extractor.Result {
 	completed := slices.Clone(results)
 	for i := range completed {

@@ -22,9 +22,8 @@ func HandedOver(o *unstructured.Unstructured) bool {
 }
 
 // HandOver returns a copy of an object of cluster-capi-operator that belongs to no
-// revision and whose applied fields are owned by the installer, so that the
-// installer's next apply removes those that it does not apply. Only metadata
-// changes.
+// revision. The installer owns the applied fields of the copy: its next apply
+// removes the fields that it does not apply. Only metadata changes.
 func HandOver(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	changed := o.DeepCopy()
 	unstructured.RemoveNestedField(changed.Object, "metadata", "annotations", v1alpha1.RevisionAnnotation)

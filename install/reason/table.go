@@ -119,7 +119,7 @@ var table = []Entry{
 		Step:    "check `Progressing` and `Degraded` for the first version"},
 	{Reason: NotWorking, Subject: Operator,
 		Meaning: "A version is installed but unavailable: a Deployment has no available replica, or a CRD is not served.",
-		Step:    "check the phases of the version in `status.versions`, which name the objects"},
+		Step:    "check the phases of the version in `status.versions`: they name the objects"},
 	{Reason: ImageOverrides, Subject: Operator,
 		Meaning: "`spec.imageOverrides` replaces images of the release.",
 		Step:    "remove `spec.imageOverrides` before upgrading"},

@@ -34,8 +34,8 @@ type Confirmed struct {
 //     being deleted.
 //   - No ConfigMap is being deleted, so that no object is deleted on cached data.
 //
-// Then the cache lacks at most changes of other actors since that read, which the
-// watch reports later. The version controller adds a version to the status after its
+// Then the cache lacks at most changes of other actors since that read. The watch
+// reports them later. The version controller adds a version to the status after its
 // ConfigMap, so the objects of a new version are never created on older data.
 func (c *Confirmed) Read(ctx context.Context, cache, live client.Reader) (Snapshot, error) {
 	if out, ok, err := c.unchanged(ctx, cache, live); ok || err != nil {

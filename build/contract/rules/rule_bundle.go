@@ -115,7 +115,7 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/yaml11-scalars",
 	Severity: contract.Warning,
 	Source:   ours("Manifests"),
-	Why:      "Kubernetes reads YAML 1.1, in which an unquoted y, n, yes, no, on or off is a boolean. Most other parsers read a string.",
+	Why:      "Kubernetes reads YAML 1.1: an unquoted y, n, yes, no, on or off is a boolean. Most other parsers read a string.",
 	Fix:      "Quote the string, or write true or false.",
 	Check: eachObject(func(o *contract.Object) (findings []contract.Finding) {
 		for value := range o.All() {
@@ -218,7 +218,7 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/volume-ref-exists",
 	Severity: contract.Warning,
 	Source:   clusterctl("Components YAML"),
-	Why:      "A pod does not start before its Secrets and ConfigMaps exist. A bundle contains no Secrets: the transform drop-namespace-and-secret of \"capi-manifests generate\" drops those of the provider's own manifests.",
+	Why:      "A pod does not start before its Secrets and ConfigMaps exist. A bundle contains no Secrets: the transform drop-namespace-and-secret of \"capi-manifests generate\" drops the Secrets of the provider's own manifests.",
 	Fix:      "Add the ConfigMap to the manifests. For a serving certificate, annotate the Service so that the service CA creates the Secret. Create other Secrets in the cluster, or make the reference optional. Waive the finding if another component of the cluster creates the object.",
 	Check:    checkVolumes,
 }, {
@@ -241,7 +241,7 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/pod-security",
 	Severity: contract.Warning,
 	Source:   kubernetes("Restricted", "concepts/security/pod-security-standards/"),
-	Why:      "A controller does not need access to the host. An unrestricted pod needs broader security context constraints, which an attacker in the pod gains too.",
+	Why:      "A controller does not need access to the host. An unrestricted pod needs broader security context constraints, and an attacker in the pod gains them too.",
 	Fix:      "Set runAsNonRoot, seccompProfile RuntimeDefault, allowPrivilegeEscalation: false and capabilities.drop: [ALL], and remove the fields in the messages. The library of the API server's PodSecurity admission decides.",
 	Check:    eachPod(contract.CheckPodSecurity),
 }, {
@@ -304,7 +304,7 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/list-key-unique",
 	Severity: contract.Error,
 	Source:   kubernetes("Merge strategy", "reference/using-api/server-side-apply/"),
-	Why:      "The installer uses server-side apply, which rejects an object with two list items of equal keys, such as two environment variables with the same name or two ports with the same number.",
+	Why:      "The installer uses server-side apply. It rejects an object with two list items of equal keys, such as two environment variables with the same name or two ports with the same number.",
 	Fix:      "Remove one of the items.",
 	Check:    eachObject(checkListKeys),
 }, {

@@ -42,7 +42,7 @@ var clusterctlRules = []contract.Rule{{
 	ID:       "clusterctl/manager-container",
 	Severity: contract.Error,
 	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "The pod with the provider's controllers MUST have a container named manager, in which tools find the image and the flags.",
+	Why:      "The pod with the provider's controllers MUST have a container named manager: tools find the image and the flags in it.",
 	Fix:      "Name the container manager.",
 	Check:    ofProviders(checkManager),
 }, {
@@ -62,7 +62,7 @@ var clusterctlRules = []contract.Rule{{
 	ID:       "clusterctl/provider-label-matches-name",
 	Severity: contract.Info,
 	Source:   clusterctl("Labels"),
-	Why:      "Users search for a provider by its name, which is in the metadata of a bundle and in the directory of a release.",
+	Why:      "Users search for a provider by its name. The metadata of a bundle and the directory of a release have the name.",
 	Fix:      "Use the same name in both.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		for _, o := range b.Objects {

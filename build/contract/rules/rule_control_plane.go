@@ -26,7 +26,7 @@ var controlPlaneRules = []contract.Rule{{
 	Severity: contract.Info,
 	Source:   forControlPlane("ControlPlane: initialization completed"),
 	Why:      "Tools for the contract v1beta1 read status.ready.",
-	Fix:      "Add the boolean status.ready, or implement the contract v1beta2, which no longer has it.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2 without this field.",
 	Check:    oldControlPlane.require("status.ready"),
 }, {
 	ID:       "control-plane/initialization",

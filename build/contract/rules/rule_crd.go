@@ -28,7 +28,7 @@ var crdRules = []contract.Rule{{
 	ID:       "crd/object-possible",
 	Severity: contract.Error,
 	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server accepts a CRD whose schema no object fulfils, such as one that requires status, which is dropped when an object is created, or a field that the schema does not define. A field whose limits contradict each other can never be set.",
+	Why:      "The API server accepts a CRD whose schema no object fulfils, such as one that requires status (it is dropped when an object is created) or a field that the schema does not define. A field whose limits contradict each other can never be set.",
 	Fix:      "Correct the markers of the Go type, and regenerate the CRD.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return slices.Concat(parallel.Map(b.Definitions, checkPossible)...)

@@ -110,7 +110,7 @@ var extensionConfigRules = []contract.Rule{{
 	ID:       "extensionconfig/namespace-selector",
 	Severity: contract.Warning,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "The selector determines the Clusters for which the extension is called. Cluster API rejects an invalid selector.",
+	Why:      "The selector determines the Clusters that the extension is called for. Cluster API rejects an invalid selector.",
 	Fix:      "Use matchLabels, and matchExpressions with the operators In, NotIn, Exists and DoesNotExist.",
 	Check:    eachExtensionConfig(checkNamespaceSelector),
 }, {

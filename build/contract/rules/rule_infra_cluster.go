@@ -75,7 +75,7 @@ var infraClusterRules = []contract.Rule{{
 	Severity: contract.Error,
 	Source:   forInfraCluster("InfraCluster: failure domains"),
 	Why:      "Under the contract v1beta1 Cluster API reads the failure domains as a map by name. With a list, the reconciliation of the Cluster fails.",
-	Fix:      "Make status.failureDomains an object with additionalProperties, or implement the contract v1beta2, in which it is a list.",
+	Fix:      "Make status.failureDomains an object with additionalProperties, or implement the contract v1beta2, where it is a list.",
 	Check:    oldInfraCluster.checkTypes("status.failureDomains", contract.TypeObject),
 }, {
 	ID:       "infra-cluster/failure-domains-list",

@@ -37,7 +37,7 @@ var infraMachinePoolRules = []contract.Rule{{
 	ID:       "infra-machinepool/provider-id-list-limits",
 	Severity: contract.Info,
 	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
-	Why:      "Cluster API copies the list into the MachinePool, which accepts at most 10000 IDs and treats the list as one value.",
+	Why:      "Cluster API copies the list into the MachinePool. A MachinePool accepts at most 10000 IDs and treats the list as one value.",
 	Fix:      "Set maxItems: 10000 and x-kubernetes-list-type: atomic.",
 	Check: newInfraMachinePool.whenThere("spec.providerIDList", func(d *contract.Definition) []contract.Finding {
 		list, _ := contract.SchemaField(d.Schema, "spec.providerIDList")
@@ -78,7 +78,7 @@ var infraMachinePoolRules = []contract.Rule{{
 	ID:       "infra-machinepool/machine-kind",
 	Severity: contract.Error,
 	Source:   forInfraMachinePool("MachinePoolMachines support"),
-	Why:      "Cluster API creates a Machine for each object of the kind in this field, which must be a string.",
+	Why:      "Cluster API creates a Machine for each object of the kind in this field. The field must be a string.",
 	Fix:      "Make status.infrastructureMachineKind a string.",
 	Check:    anInfraMachinePool.checkTypes("status.infrastructureMachineKind", contract.TypeString),
 }, {

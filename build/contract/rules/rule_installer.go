@@ -44,7 +44,7 @@ var installerRules = []contract.Rule{{
 	Only:      contract.FormBundle,
 	OpenShift: true,
 	Source:    manifestsGen("Deployments"),
-	Why:       "Without the annotation, a pod is admitted by the first matching security context constraints, which can be an administrator's own.",
+	Why:       "Without the annotation, a pod is admitted by the first matching security context constraints, perhaps an administrator's own.",
 	Fix:       "Annotate the pod template with openshift.io/required-scc: restricted-v2, or the constraints that it needs.",
 	Check:     podAnnotation("openshift.io/required-scc"),
 }, {
@@ -54,7 +54,7 @@ var installerRules = []contract.Rule{{
 	OpenShift: true,
 	Source:    manifestsGen("Deployments"),
 	Why:       "SCC restricted-v2 takes user and group IDs from a range of the namespace and rejects a pod that sets others. Such a pod only runs where the label openshift.io/run-level: \"0\" turns SCC admission off, as in OpenShift's own namespace for providers. This is read from OpenShift's documentation and was not verified on an OpenShift cluster.",
-	Fix:       "Annotate the pod template with openshift.io/required-scc: nonroot-v2, which admits every user but root, or set no IDs; the transform \"required-scc\" of \"capi-manifests generate\" writes nonroot-v2.",
+	Fix:       "Annotate the pod template with openshift.io/required-scc: nonroot-v2 (it admits every user but root), or set no IDs; the transform \"required-scc\" of \"capi-manifests generate\" writes nonroot-v2.",
 	Check:     eachObject(contract.CheckRequiredSCC),
 }, {
 	ID:        "installer/deployment-workload-annotation",
@@ -80,7 +80,7 @@ var installerRules = []contract.Rule{{
 	Only:      contract.FormBundle,
 	OpenShift: true,
 	Source:    manifestsGen("Deployments"),
-	Why:       "With FallbackToLogsOnError the status of a terminated pod has the last lines of its log, which must-gather collects.",
+	Why:       "With FallbackToLogsOnError the status of a terminated pod has the last lines of its log. must-gather collects the status.",
 	Fix:       "Set terminationMessagePolicy to FallbackToLogsOnError.",
 	Check:     eachContainer(checkTerminationMessage),
 }, {
@@ -106,7 +106,7 @@ var installerRules = []contract.Rule{{
 	Severity: contract.Error,
 	Only:     contract.FormBundle,
 	Source:   ours("Objects"),
-	Why:      "Every provider is installed in " + v1alpha1.OpenShiftNamespaces.Operand + ", and in any Kubernetes cluster in " + v1alpha1.KubernetesNamespaces.Operand + ", the only namespace in which the installer has permissions for namespaced objects. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
+	Why:      "Every provider is installed in " + v1alpha1.OpenShiftNamespaces.Operand + ", and in any Kubernetes cluster in " + v1alpha1.KubernetesNamespaces.Operand + ", the only namespace where the installer has permissions for namespaced objects. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {

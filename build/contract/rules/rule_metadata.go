@@ -133,7 +133,7 @@ var metadataRules = []contract.Rule{{
 	Severity: contract.Error,
 	Only:     contract.FormBundle,
 	Source:   ours("Files"),
-	Why:      "The installer names the phases of a provider after it, <name> and <name>-crds, which must be DNS labels.",
+	Why:      "The installer names the phases of a provider after it: <name> and <name>-crds. Both must be DNS labels.",
 	Fix:      "Begin the name with a letter, and use at most 58 characters.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		if name := b.Metadata.ProviderName; len(name) > 58 || name != "" && (name[0] < 'a' || name[0] > 'z') {

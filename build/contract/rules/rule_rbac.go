@@ -24,7 +24,7 @@ var rbacRules = []contract.Rule{{
 	ID:       "rbac/aggregation-label-kcp",
 	Severity: contract.Info,
 	Source:   forControlPlane("RBAC"),
-	Why:      "The role of the kubeadm control plane provider, which creates machines and their configuration, does not include this group either.",
+	Why:      "The kubeadm control plane provider creates machines and their configuration. Its role does not include this group either.",
 	Fix:      "Label the ClusterRole with " + aggregateToKubeadm + ": \"true\" too.",
 	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
 		if d.Role != contract.InfraMachine && d.Role != contract.BootstrapConfig {
@@ -52,7 +52,7 @@ var rbacRules = []contract.Rule{{
 	ID:       "rbac/aggregation-selector",
 	Severity: contract.Error,
 	Source:   kubernetes("Aggregated ClusterRoles", rbacPage),
-	Why:      "Kubernetes replaces the rules of an aggregated role with those of the selected roles. If it selects none, it grants nothing.",
+	Why:      "Kubernetes replaces the rules of an aggregated role with the rules of the selected roles. If it selects none, it grants nothing.",
 	Fix:      "Remove the role's own rules, and label the roles that it selects.",
 	Check:    checkAggregation,
 }, {

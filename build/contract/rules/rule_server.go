@@ -54,5 +54,5 @@ var serverRules = []contract.Rule{{
 	Only:     contract.FormBundle,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
 	Why:      "The API server could not check the object: it does not serve the kind, the namespace is missing, the user lacks a permission, or the object depends on a variable without a default.",
-	Fix:      "No change is needed. To check the object, use the kubeconfig of a cluster in which the provider is installed.",
+	Fix:      "No change is needed. To check the object, use the kubeconfig of a cluster with the provider.",
 }}

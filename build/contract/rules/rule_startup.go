@@ -44,7 +44,7 @@ var startupRules = []contract.Rule{{
 	ID:       "startup/configmap-key",
 	Severity: contract.Error,
 	Source:   kubernetes("ConfigMaps and Pods", "concepts/configuration/configmap/"),
-	Why:      "A container does not start before the ConfigMap of the manifests has the key to which it refers.",
+	Why:      "A container does not start before the ConfigMap of the manifests has the key that it refers to.",
 	Fix:      "Add the key to the ConfigMap, correct its name, or make the reference optional.",
 	Check:    checkConfigMapKeys,
 }, {

@@ -57,7 +57,7 @@ var templateRules = []contract.Rule{{
 	Severity: contract.Warning,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
 	Why:      "The API server silently drops the content of a field without properties.",
-	Fix:      "Use the type ObjectMeta of Cluster API, which has labels and annotations, not that of Kubernetes.",
+	Fix:      "Use the type ObjectMeta of Cluster API, with labels and annotations, not the type of Kubernetes.",
 	Check: eachTemplate(func(d *contract.Definition) []contract.Finding {
 		metadata, _ := contract.SchemaField(d.Schema, "spec.template.metadata")
 		keeps := metadata.At("properties").Node != nil || metadata.At("x-kubernetes-preserve-unknown-fields").Text() == "true"
@@ -86,7 +86,7 @@ var templateRules = []contract.Rule{{
 	ID:       "template/ssa-dry-run-webhook",
 	Severity: contract.Info,
 	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
-	Why:      "Cluster API compares templates by dry-run requests, which a webhook for immutable templates must allow. The manifests do not show whether it does.",
+	Why:      "Cluster API compares templates by dry-run requests. A webhook for immutable templates must allow them. The manifests do not show whether it does.",
 	Fix:      "Allow updates that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
 	Check:    checkImmutableByWebhook,
 }, {

@@ -65,7 +65,7 @@ var webhookRules = []contract.Rule{{
 	Severity: contract.Error,
 	Source:   clusterctl("Components YAML"),
 	Why:      "A Service in another namespace does not belong to the provider, and any user of that namespace can answer its calls.",
-	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, that of the Namespace in a release.",
+	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, the name of the Namespace in a release.",
 	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
 		namespace, target := config.At("service", "namespace"), b.Target()
 		if !config.At("service").Exists() || namespace.Text() == target || target == "" {

@@ -28,7 +28,7 @@ type administerFlags struct {
 
 func (f *administerFlags) register(cmd *cobra.Command) {
 	f.cluster.register(cmd)
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the change, which the API server checks without storing it")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the change; the API server checks it without storing it")
 }
 
 // apply prints patches as commands of kubectl, and makes them. done describes the result.

@@ -35,7 +35,7 @@ func newExtension(version string) *cobra.Command {
 
 const hooksLong = `List the Runtime Hooks of Cluster API: group, version, kinds of request and response, and whether an answer
 can delay Cluster API (blocking). With the name of a hook, only that one. "-o openapi" writes the OpenAPI document of the hooks, with
-the schemas of requests and responses, from which authors can generate code in any language.`
+the schemas of requests and responses: authors can generate code from it in any language.`
 
 const hooksExample = `  capi-manifests extension hooks
   capi-manifests extension hooks BeforeClusterCreate -o openapi

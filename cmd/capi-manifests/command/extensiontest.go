@@ -79,7 +79,7 @@ func newExtensionTest(version string) *cobra.Command {
 	flags.VarP(term.FormatFlag(&o.format, extensionreport.Formats), "output", "o", "format of the results: "+strings.Join(extensionreport.Formats, ", "))
 	flags.Var(&o.least, "severity", "minimum `severity` to report: error, warning or info")
 	flags.Var(&o.color, "color", "color of the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
-	flags.StringVar(&o.caBundle, "ca-bundle", "", "`file` with the authorities of the server's certificate, as in the ExtensionConfig (default those of the system)")
+	flags.StringVar(&o.caBundle, "ca-bundle", "", "`file` with the authorities of the server's certificate, as in the ExtensionConfig (default the system's)")
 	flags.StringVar(&o.exec, "exec", "", "`program` of the server to start on loopback")
 	flags.Uint16Var(&o.port, "port", 0, "`port` of a program of --exec that always listens on the same one (default a free one)")
 	flags.DurationVar(&o.startTimeout, "start-timeout", 30*time.Second, "`time` within which the program of --exec must accept connections")

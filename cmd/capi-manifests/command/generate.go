@@ -31,10 +31,10 @@ annotations of OpenShift, and webhooks work in all namespaces. --keep-namespace 
 objects in the namespaces of the provider; the installer then needs permissions there.
 
 Variables such as ${LOGLEVEL:=0} are kept for the cluster. Images must be pinned by digest,
-except for the provider's own image, which is replaced by the placeholder --image-name; the
+except for the provider's own image: the placeholder --image-name replaces it, and the
 cluster replaces the placeholder by the image that holds the bundle.
 
-The transforms, in the order in which they are applied ("capi-manifests transforms"
+The transforms, in the order of application ("capi-manifests transforms"
 gives the reason of each; --transform and --skip-transform select):
 
 `

@@ -17,7 +17,7 @@ const historyLong = `List the versions of Cluster API that were installed in a c
 it was installed or replaced, the result, and the changed components.
 
 The installer records the last 20 versions in ConfigMap capi-installer-history, also after their objects are gone. The desired version, the
-installed one, and older ones until they are removed are stored with their objects: their differences are those of diff, by
+installed one, and older ones until they are removed are stored with their objects: their differences are shown as by diff, by
 severity; --full shows folded changes. history reads the ClusterAPI object and the ConfigMaps in the namespace of the installer, as
 ClusterRole cluster-reader of OpenShift, or view of other clusters, allows, and never writes.`
 

@@ -32,7 +32,7 @@ images.json and signature policies stay as they are: they name the original imag
 const mirrorExample = `  # Copy the images of a release to a registry, and configure the cluster
   capi-manifests mirror --images-json images.json --image quay.io/me/capi-installer@sha256:… --to mirror.example.com/capi | oc apply -f -
 
-  # By way of a directory, which is carried to the other network
+  # By way of a directory to carry to the other network
   capi-manifests mirror --images-json images.json --to-dir release
   capi-manifests mirror --images-json images.json --from-dir release --to mirror.example.com/capi -o registries.conf > registries.conf`
 

@@ -38,7 +38,7 @@ platforms; --base-platform selects one. Attestations of the base (provenance, SB
 other images and are omitted, with a note on stderr.
 
 The image is reproducible: the same bundle on the same base always has the same digest. Its
-creation time is that of the base, or SOURCE_DATE_EPOCH. The output is the reference by digest,
+creation time is the base's, or SOURCE_DATE_EPOCH. The output is the reference by digest,
 as images.json needs it, or the digest if the image is not pushed; with --quiet only the digest.
 
 SOURCE is a directory with metadata.json and manifests.yaml (the output of "generate", or the

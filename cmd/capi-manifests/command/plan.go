@@ -26,8 +26,8 @@ import (
 const planLong = `Pull the images of a release and show the components that capi-installer would install on a
 cluster. Plan runs the same code with the same checks, and writes nothing.
 
-It shows the components in install order with their content, the phases in which their
-objects are applied, and the images that are not installed with the reason. It also shows the
+It shows the components in install order with their content, the phases that apply
+their objects, and the images that are not installed with the reason. It also shows the
 pods that would be rejected in the strict namespace of manifests/components/restricted
 (PodSecurity "restricted", SCC nonroot-v2): by the library of the API server's PodSecurity
 admission, and by a model of OpenShift's SCC admission. The content ID is the one in the

@@ -34,12 +34,12 @@ releases is sufficient for an update from one to the other.
 Rules for get, update, patch and delete are limited to object names. Kubernetes has no names
 for create, list and watch, so these rules cover the whole kind. To write a role, the
 installer must hold the permissions in it; the role has "escalate" only if a ClusterRole
-aggregates the rules of others, as that of Cluster API's core does.
+aggregates the rules of others, as Cluster API's core does.
 
 The role adds to the installer's own permissions. The ClusterRole has the label
-` + rbac.AggregateLabel + `: "true", by which ClusterRole
-openshift-capi-installer-aggregated of the installer's manifests aggregates it; it needs no
-binding. Apply it to add providers with kinds that the installer does not know (rule
+` + rbac.AggregateLabel + `: "true": ClusterRole
+openshift-capi-installer-aggregated of the installer's manifests aggregates it by this label; it
+needs no binding. Apply it to add providers with kinds that the installer does not know (rule
 installer/kind-allowed), or instead of 0000_30_cluster-api_03_providers-rbac.yaml to allow
 only this set.`
 

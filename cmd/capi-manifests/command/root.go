@@ -18,8 +18,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/buildinfo"
 )
 
-const rootLong = `capi-manifests builds and reads the images from which capi-installer installs
-Cluster API providers. Such an image holds a bundle:
+const rootLong = `capi-manifests builds and reads the images that capi-installer installs
+Cluster API providers from. Such an image holds a bundle:
 
   /capi-manifests/metadata.json     name, type and version of the provider, digest of the manifests
   /capi-manifests/manifests.yaml    objects of the provider

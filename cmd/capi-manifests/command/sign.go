@@ -13,13 +13,13 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
 
-const signLong = `Sign an image in its registry with a sigstore signature, which podman, skopeo, CRI-O and cosign
-accept. The signature is stored under the tag sha256-<digest>.sig of the repository; signatures
+const signLong = `Sign an image in its registry with a sigstore signature. Podman, skopeo, CRI-O and cosign
+accept it. The signature is stored under the tag sha256-<digest>.sig of the repository; signatures
 that exist stay, and an image is not signed twice with one key. Of an index, each image is signed
 too, because nodes check the signature of the image for their platform.
 
-The signature states the name of the image: a policy compares it with the reference from which the image
-is pulled. --sign-identity states another name, for an image that is copied before it is used.
+The signature states the name of the image: a policy compares it with the reference that the image
+is pulled by. --sign-identity states another name, for an image that is copied before it is used.
 
 The passphrase of an encrypted key is read from --passphrase-file or from COSIGN_PASSWORD. The output
 is the reference by digest.`

@@ -35,7 +35,7 @@ that the requested release is installed: directly after a change of the spec, or
 images.json and release-version, the rollout is not at rest, although the installer sees a changed ConfigMap
 only after up to 70 seconds. --for-version also waits for a request that has not been made yet.
 
-Exit codes, which differ from those of other commands:
+The exit codes differ from other commands:
 
   0  at rest: the desired version is installed, or neither a ClusterAPI object nor a version exists
   1  rolling out: versions are being installed or removed, or an error is retried

@@ -15,8 +15,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-const transformsLong = `List the edits by which "generate" adapts the manifests of a provider, in the order in which they
-are applied. PROFILE is the kind of cluster that the edit is for; empty is every kind. With a name, explain one transform. "generate --transform NAME"
+const transformsLong = `List the edits that "generate" makes in the manifests of a provider, in the order of
+application. PROFILE is the kind of cluster that the edit is for; empty is every kind. With a name, explain one transform. "generate --transform NAME"
 applies only the named ones, and "generate --skip-transform NAME" all others.`
 
 const transformsExample = `  capi-manifests transforms

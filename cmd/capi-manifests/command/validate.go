@@ -67,7 +67,7 @@ further; such findings cannot be waived.
 With --against an API server also checks the objects: whether it establishes the CRDs and
 accepts their names, accepts each object and a minimal object of each kind, compiles admission
 policies, and admits the pods of workloads. "embedded" starts a control plane. The program
-controlplane that does so is that of --controlplane, or next to capi-manifests, or in the PATH;
+controlplane that does so is named by --controlplane, or is next to capi-manifests, or in the PATH;
 otherwise it and the control plane are built once with Go, in about 15 minutes, and kept in
 capi-installer/controlplane in the user's cache directory. CONTROLPLANE_BINARY names a built
 control plane; without Go, latest/controlplane in the cache is used.
@@ -117,7 +117,7 @@ const validateExample = `  # Check the output of generate
   capi-manifests validate capi-manifests --write-baseline baseline.json
   capi-manifests validate capi-manifests --baseline baseline.json
 
-  # Check against an API server: an embedded one, or that of a cluster in dry runs
+  # Check against an API server: an embedded one, or a cluster's in dry runs
   capi-manifests validate capi-manifests --against embedded
   capi-manifests validate capi-manifests --against ~/.kube/config
 

@@ -19,7 +19,7 @@ type extensionServer struct{ url, caBundle string }
 
 func (e *extensionServer) register(flags *pflag.FlagSet) {
 	flags.StringVar(&e.url, "extension-server", "", "`URL` of a server of the Runtime Extension, to check its answers to Discovery too")
-	flags.StringVar(&e.caBundle, "extension-ca-bundle", "", "`file` with the authorities of the certificate of --extension-server (default those of the system)")
+	flags.StringVar(&e.caBundle, "extension-ca-bundle", "", "`file` with the authorities of the certificate of --extension-server (default the system's)")
 }
 
 // add adds the findings about the server as a whole to the first bundle.
