@@ -86,7 +86,7 @@ func removeAfter(t *testing.T, cluster *controlplane.Cluster) {
 		defer cancel()
 		for _, arguments := range []string{
 			"crd " + clusterAPICRD, "events -n default --field-selector involvedObject.kind=ClusterAPI",
-			"configmaps -n openshift-cluster-api-operator -l capi-operator.openshift.io/revision", "crd retaineds.example.com infrastructures.config.openshift.io clusterversions.config.openshift.io", "clusterrole,clusterrolebinding status-reader", "lease,deployment capi-installer -n openshift-cluster-api-operator", "configmap cluster-api-installer-images capi-installer-history -n openshift-cluster-api-operator",
+			"configmaps -n openshift-cluster-api-operator -l capi-operator.openshift.io/revision", "crd retaineds.example.com infrastructures.config.openshift.io", "clusterrole,clusterrolebinding status-reader", "lease,deployment capi-installer -n openshift-cluster-api-operator", "configmap cluster-api-installer-images capi-installer-history -n openshift-cluster-api-operator",
 		} {
 			if out, err := cluster.Kubectl(ctx, append([]string{"delete", "--ignore-not-found"}, strings.Fields(arguments)...)...); err != nil {
 				t.Errorf("kubectl delete %s: %v\n%s", arguments, err, out)

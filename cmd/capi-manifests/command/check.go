@@ -4,12 +4,13 @@ package command
 
 import (
 	"bytes"
+	"context"
 
-	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/precheck"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -26,9 +27,6 @@ const checkExample = `  # Before the installation
 
   # Afterwards
   capi-manifests check`
-
-// openShiftConfiguration is a kind of each OpenShift cluster.
-var openShiftConfiguration = configv1.GroupVersion.WithKind("Infrastructure")
 
 // checkOptions are the flags of check.
 type checkOptions struct {
@@ -59,22 +57,30 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := apiserver.Connect(config, false)
+	server, err := apiserver.Connect(config, false)
+	if err != nil {
+		return err
+	}
+	cluster, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	openShift, err := cluster.IsOpenShift(cmd.Context())
 	if err != nil {
 		return err
 	}
 	profile := extractor.Kubernetes
-	if cluster.Serves(openShiftConfiguration) {
+	if openShift {
 		profile = extractor.OpenShift
 	}
 	objects, err := shippedObjects(profile)
 	if err != nil {
 		return err
 	}
-	checks, err := precheck.Run(cmd.Context(), cluster, objects)
+	checks, err := precheck.Run(cmd.Context(), server, objects)
 	if err == nil && !o.pre {
 		var own precheck.Check
-		own, err = o.installer(cmd)
+		own, err = checkInstaller(cmd.Context(), cluster)
 		checks = append(checks, own)
 	}
 	if err != nil {
@@ -86,13 +92,9 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	return precheck.Result(checks)
 }
 
-// installer checks the installer itself.
-func (o *checkOptions) installer(cmd *cobra.Command) (precheck.Check, error) {
-	cluster, err := o.cluster.connect()
-	if err != nil {
-		return precheck.Check{}, err
-	}
-	snapshot, err := cluster.Snapshot(cmd.Context())
+// checkInstaller checks the installer itself.
+func checkInstaller(ctx context.Context, cluster *installed.Cluster) (precheck.Check, error) {
+	snapshot, err := cluster.Snapshot(ctx)
 	if err != nil {
 		return precheck.Check{}, err
 	}

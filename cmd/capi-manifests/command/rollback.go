@@ -62,10 +62,10 @@ func runRollback(cmd *cobra.Command, flags *administerFlags, name string) error 
 	if err != nil {
 		return err
 	}
-	switch managed, err := cluster.HasClusterVersion(cmd.Context()); {
+	switch openShift, err := cluster.IsOpenShift(cmd.Context()); {
 	case err != nil:
 		return err
-	case managed:
+	case openShift:
 		return &installed.AccessError{Subject: "rollback", Err: errReleaseOfOpenShift, Permanent: true}
 	}
 	snapshot, err := cluster.Snapshot(cmd.Context())
