@@ -25,8 +25,8 @@ import (
 var forkDifferences = []struct{ pattern, difference, reason string }{
 	{`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped restricted-v2, generated nonroot-v2`,
 		"pods with a fixed user require SCC `nonroot-v2` instead of `restricted-v2`", "`restricted-v2` rejects pods that set a user"},
-	{`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped <nil>`,
-		"the annotation `openshift.io/required-scc` is added", "the component of manifests-gen in older forks has no annotations"},
+	{`^Deployment \S+ \.spec\.template\.metadata\.annotations\.(openshift\.io/required-scc|target\.workload\.openshift\.io/management): shipped <nil>`,
+		"the annotations `openshift.io/required-scc` and `target.workload.openshift.io/management` are added", "the component of manifests-gen in older forks has no annotations"},
 	{`^Deployment \S+ \.spec\.template\.spec\.containers\[\d+\]\.imagePullPolicy: shipped Always, generated IfNotPresent`,
 		"`imagePullPolicy` is `IfNotPresent` instead of `Always`", "the component of manifests-gen in older forks keeps the value; without a registry, a pod could not start again"},
 	{`^Deployment \S+ \.(spec\.strategy|status): shipped map\[\], generated <nil>`,
