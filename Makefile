@@ -107,8 +107,11 @@ release: ## Build the artifacts of release VERSION into _output/release; IMAGE i
 	@go run ./hack/release -version $(VERSION) -image $(IMAGE) -output _output/release
 
 .PHONY: cross
-cross: ## Check that the programs build for Windows and macOS
-	@for system in windows darwin; do echo "== $$system"; GOOS=$$system GOARCH=arm64 go build -o /dev/null ./cmd/capi-manifests ./cmd/capi-installer && GOOS=$$system GOARCH=arm64 go vet ./cmd/... || exit 1; done
+cross: ## Build the programs for Linux, Windows and macOS on amd64 and arm64
+	@for system in linux windows darwin; do for arch in amd64 arm64; do \
+	  echo "== $$system/$$arch"; GOOS=$$system GOARCH=$$arch go build -o /dev/null ./cmd/capi-manifests && GOOS=$$system GOARCH=$$arch go build -o /dev/null ./cmd/capi-installer || exit 1; \
+	done; done
+	@for system in windows darwin; do echo "== vet for $$system"; GOOS=$$system GOARCH=arm64 go vet ./cmd/... || exit 1; done
 
 .PHONY: lint
 lint: ## Run the linters of .golangci.yaml, and check the wording
