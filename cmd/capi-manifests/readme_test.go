@@ -37,26 +37,14 @@ controlplane-in-path
 signing-key cosign
 `
 
-// TestREADME_ExamplesWork runs every line of README.md that begins with capi-manifests.
+// TestREADME_ExamplesWork runs every line of README.md, and of a tutorial, that begins with capi-manifests.
 func TestREADME_ExamplesWork(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, examples := preparation, 0
-	for line := range strings.Lines(string(readme)) {
-		if strings.HasPrefix(line, "capi-manifests ") {
-			script += "exec " + line
-			examples++
+	kubeconfig, dir := controlplane.Shared(t).Kubeconfig, t.TempDir()
+	for _, page := range []string{"README.md", "docs/add-a-provider.md"} {
+		script := preparation + examples(t, page)
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(page)+".txtar"), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if examples < 5 {
-		t.Fatalf("README.md has %d examples of capi-manifests", examples)
-	}
-	kubeconfig := controlplane.Shared(t).Kubeconfig
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir, RequireExplicitExec: true,
@@ -66,6 +54,28 @@ func TestREADME_ExamplesWork(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "index": index, "signing-key": signingKey},
 	})
+}
+
+// examples returns the lines of a page that begin with capi-manifests as a script. Lines in blocks without sh need a cluster with
+// the installer.
+func examples(t *testing.T, page string) (script string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range strings.Split(string(content), "\n```sh\n")[1:] {
+		block, _, _ = strings.Cut(block, "\n```")
+		for line := range strings.Lines(block + "\n") {
+			if strings.HasPrefix(line, "capi-manifests ") {
+				script += "exec " + line
+			}
+		}
+	}
+	if strings.Count(script, "\n") < 5 {
+		t.Fatalf("%s has too few examples of capi-manifests:\n%s", page, script)
+	}
+	return script
 }
 
 // fork is a repository of a provider with the manifests of OpenShift's manifests-gen. The flags come from its
