@@ -149,6 +149,9 @@ func run(ctx context.Context, f *flags) error {
 	case err != nil:
 		return err
 	}
+	if err := f.heldByOther(ctx, config); err != nil {
+		return err
+	}
 	profile := &tlsprofile.Profile{}
 	mgr, err := f.manager(config, profile)
 	if err != nil {

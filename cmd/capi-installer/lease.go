@@ -114,6 +114,30 @@ func (l observedLock) observe(record resourcelock.LeaderElectionRecord, write fu
 	return nil
 }
 
+// heldByOther returns an error if this process does not take part in the leader election and another one leads: both would write. A lease
+// that cannot be read is no such error.
+func (f *flags) heldByOther(ctx context.Context, config *rest.Config) error {
+	if f.leaderElect {
+		return nil
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, v1alpha1.OperatorNamespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: identity()}, rest.CopyConfig(config), f.renewDeadline)
+	if err != nil {
+		return fmt.Errorf("preparing the lease: %w", err)
+	}
+	return leads(ctx, lock)
+}
+
+// leads returns an error if a process holds the lease.
+func leads(ctx context.Context, lock resourcelock.Interface) error {
+	record, _, err := lock.Get(ctx)
+	if err != nil || record.HolderIdentity == "" || time.Since(record.RenewTime.Time) > time.Duration(record.LeaseDurationSeconds)*time.Second {
+		return nil //nolint:nilerr // without a readable lease, nothing is known of another process
+	}
+	return fmt.Errorf("another installer works in this cluster: %s holds lease %s; scale its Deployment to 0 and wait %d s, or start this one with --leader-elect, so that it waits",
+		record.HolderIdentity, lock.Describe(), record.LeaseDurationSeconds)
+}
+
 // lock returns the lock for leader election, and has the clients of config check the lease before each write.
 func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
 	if !f.leaderElect {

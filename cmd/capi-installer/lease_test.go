@@ -69,6 +69,27 @@ func TestLease_OfTheSamePod(t *testing.T) {
 	}
 }
 
+// A process without leader election does not start while another one leads.
+func TestLease_HeldByAnotherInstaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := processes{t, fake.NewClientset()}
+		own := p.lock("workstation")
+		if err := leads(t.Context(), own); err != nil {
+			t.Errorf("without a lease: %v", err)
+		}
+		ctx, kill := context.WithCancel(t.Context())
+		<-p.lead(ctx, p.lock("pod-a_1"))
+		if err := leads(t.Context(), own); err == nil || !strings.Contains(err.Error(), "pod-a_1 holds lease operator/"+leaseName) {
+			t.Errorf("while another process leads: %v", err)
+		}
+		kill()
+		time.Sleep(lease + time.Second)
+		if err := leads(t.Context(), own); err != nil {
+			t.Errorf("after the lease has expired: %v", err)
+		}
+	})
+}
+
 // write sends a request through the fence of a lock.
 func write(lock observedLock, method, path string) error {
 	transport := lock.fence.wrap(roundTripper(func(*http.Request) (*http.Response, error) {
