@@ -204,6 +204,7 @@ func Changes(before, after Entry) (changes []string) {
 		if component.Overridden && !old.Overridden {
 			changes = append(changes, component.Name+" is overridden")
 		}
+		changes = append(changes, settingsChanged(old, component)...)
 	}
 	for _, component := range before.Components {
 		if _, found := componentOf(after, component.Name, component.Profile); !found {
@@ -212,6 +213,21 @@ func Changes(before, after Entry) (changes []string) {
 	}
 	if !slices.Equal(before.UnmanagedCRDs, after.UnmanagedCRDs) {
 		changes = append(changes, "unmanaged CRDs")
+	}
+	return changes
+}
+
+// settingsChanged lists the settings that only one of both components has. Their values are not recorded.
+func settingsChanged(before, after v1alpha1.Component) (changes []string) {
+	for _, name := range after.Settings {
+		if !slices.Contains(before.Settings, name) {
+			changes = append(changes, after.Name+" sets "+name)
+		}
+	}
+	for _, name := range before.Settings {
+		if !slices.Contains(after.Settings, name) {
+			changes = append(changes, after.Name+" no longer sets "+name)
+		}
 	}
 	return changes
 }

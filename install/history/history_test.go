@@ -79,14 +79,14 @@ func TestRecord_IsBounded(t *testing.T) {
 
 func TestChanges_NamesComponents(t *testing.T) {
 	before := Entry{Components: []v1alpha1.Component{
-		{Name: "core", Version: "v1.0.0", ContentID: "a", Image: "i"}, {Name: "aws", Version: "v2.0.0", ContentID: "b", Image: "j"},
+		{Name: "core", Version: "v1.0.0", ContentID: "a", Image: "i"}, {Name: "aws", Version: "v2.0.0", ContentID: "b", Image: "j", Settings: []string{"variables[A]", "variables[B]"}},
 		{Name: "ipam", Version: "v1.0.0"}, {Name: "same", Version: "v1.0.0"}, {Name: "kubeadm", Version: "v1", Image: "x"},
 	}}
 	after := Entry{UnmanagedCRDs: []string{"clusters.cluster.x-k8s.io"}, Components: []v1alpha1.Component{
-		{Name: "core", Version: "v1.1.0", ContentID: "c", Image: "i"}, {Name: "aws", Version: "v2.0.0", ContentID: "d", Image: "j"},
+		{Name: "core", Version: "v1.1.0", ContentID: "c", Image: "i"}, {Name: "aws", Version: "v2.0.0", ContentID: "d", Image: "j", Settings: []string{"variables[B]", "featureGates[C]"}},
 		{Name: "same", Version: "v1.0.0"}, {Name: "kubeadm", Version: "v1", Image: "y", Overridden: true}, {Name: "addon", Version: "v0.1.0"},
 	}}
-	want := []string{"core v1.0.0 -> v1.1.0", "aws manifests", "kubeadm image", "kubeadm is overridden", "added addon v0.1.0", "removed ipam", "unmanaged CRDs"}
+	want := []string{"core v1.0.0 -> v1.1.0", "aws manifests", "aws sets featureGates[C]", "aws no longer sets variables[A]", "kubeadm image", "kubeadm is overridden", "added addon v0.1.0", "removed ipam", "unmanaged CRDs"}
 	if got := Changes(before, after); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
