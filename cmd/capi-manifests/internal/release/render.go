@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
@@ -103,16 +104,23 @@ func InImage(bundle extractor.Bundle, src string) extractor.Bundle {
 // NoteUnused writes a note about each unmanaged CRD that no component contains and
 // each variable that no manifests use, because the name may be mistyped.
 func NoteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
-	has := map[string]bool{}
+	var crds []string
 	for _, component := range set.Operands {
 		for _, o := range component.Objects {
-			has[o.GetName()] = has[o.GetName()] || object.IsCRD(o)
+			if object.IsCRD(o) {
+				crds = append(crds, o.GetName())
+			}
 		}
 	}
 	for _, name := range unmanaged {
-		if !has[name] {
-			fmt.Fprintf(w, "note: unmanaged CRD %s not found in any component\n", term.Printable(name))
+		if slices.Contains(crds, name) {
+			continue
 		}
+		hint := ""
+		if nearest := text.Nearest(name, crds); nearest != "" {
+			hint = "; did you mean " + nearest + "?"
+		}
+		fmt.Fprintf(w, "note: unmanaged CRD %s not found in any component%s\n", term.Printable(name), hint)
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if _, used := set.Variables[name]; !used {
