@@ -94,7 +94,7 @@ func (l *log) lines() []string {
 
 // logger writes to the log, and to the test's output while the test runs.
 func (h *harness) logger() logr.Logger {
-	t := h.T // not the subtest's, which can end before the installer
+	t := h.T // not the subtest's: it can end before the installer
 	return funcr.New(func(prefix, args string) {
 		if match := reconciled.FindStringSubmatch(args); match != nil {
 			h.finished.add(match[1])

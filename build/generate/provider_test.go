@@ -19,9 +19,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestBundle_RealProviders uses the kustomize directories from which providers are
-// released, with only the required options, and those in the folder PROVIDERS, if
-// it is set.
+// TestBundle_RealProviders uses the kustomize directories that providers are
+// released from, with only the required options, and the directories in the folder
+// PROVIDERS, if it is set.
 func TestBundle_RealProviders(t *testing.T) {
 	for name, options := range released(t) {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func kustomization(t *testing.T, manifests []byte) string {
 	return dir
 }
 
-// checkReal checks properties on which a cluster relies, in every object.
+// checkReal checks properties that a cluster relies on, in every object.
 func checkReal(t *testing.T, bundle extractor.Bundle) {
 	t.Helper()
 	for _, o := range objectsOf(t, bundle) {

@@ -202,7 +202,7 @@ func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.
 	return index, nil
 }
 
-// sizeOf returns the size of a layer in bytes, which its source states if the manifest does not; -1 if unknown.
+// sizeOf returns the size of a layer in bytes, from the manifest or else from its source; -1 if unknown.
 func sizeOf(d v1.Descriptor, body io.Reader) int64 {
 	if stated, ok := body.(interface{ Size() int64 }); ok && d.Size < 0 {
 		return stated.Size()
@@ -218,7 +218,8 @@ func (r *imageReader) layerLimit(d v1.Descriptor) int64 {
 	return r.limits.Layer
 }
 
-// counted adds the bytes of a layer to those of the layers before, if the manifest does not state its size.
+// counted adds the bytes of a layer to the bytes of the layers before, if the manifest does not state its
+// size.
 func (r *imageReader) counted(d v1.Descriptor, body io.Reader, before int64) io.Reader {
 	if d.Size >= 0 {
 		return body

@@ -160,8 +160,8 @@ func signed(t testing.TB, raw string) string {
 	return string(out)
 }
 
-// nodesRead returns the error of containers/image, which CRI-O and podman use, when it reads the manifest, the config and the
-// layers of an image.
+// nodesRead returns the error of containers/image, the library of CRI-O and podman, when it reads the manifest, the config
+// and the layers of an image.
 func nodesRead(t testing.TB, reference string) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -403,7 +403,8 @@ func (r *rawRegistry) foreign(mediaType ggcr.MediaType, layer []byte, urls ...st
 	return r.image(r.config(digest.SHA256, layer), descriptor(digest.FromBytes(layer), mediaType, len(layer), `,"urls":`+string(all)))
 }
 
-// serve returns the URL of a file on another host than registries, which fails if it gets credentials. Without content, there is no such file.
+// serve returns the URL of a file on another host than registries. That host fails if it gets credentials. Without content, there is no such
+// file.
 func serve(t testing.TB, content []byte) string {
 	host := newRawRegistry(t)
 	if content != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // ChangedFields returns the paths of the values of JSON that differ, such as "spec.containers[0].image". Lists of different
-// length differ as a whole. An absent object is the same as an empty one, so that the paths are those of its fields.
+// length differ as a whole. An absent object is the same as an empty one: the paths are the paths of its fields.
 func ChangedFields(before, after any) []string { return changedBelow("", before, after) }
 
 func changedBelow(path string, before, after any) (changed []string) {

@@ -324,7 +324,7 @@ func crashStep() int {
 	return max(1, step)
 }
 
-// TestFaults runs every workload under every fault: its final state must equal that of an undisturbed run. Without
+// TestFaults runs every workload under every fault: its final state must equal an undisturbed run's. Without
 // E2E=full it runs one fault per workload: of all workloads, chosen by FAULTS_SEED, or always the same ones of the
 // sampled workloads. With E2E=full, FAULTS_SEED chooses the starting writes of the faults with one run per workload.
 func TestFaults(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 	cgroupRoot = "/sys/fs/cgroup"
 	// runPrefix begins the name of the folder and of the cgroup of a run.
 	runPrefix = "realnode-"
-	// initCgroup has all processes of a run but those of pods.
+	// initCgroup has all processes of a run but not the ones of pods.
 	initCgroup    = "init"
 	processesFile = "cgroup.procs"
 )

@@ -187,8 +187,8 @@ var acceptedTypes = strings.Join([]string{
 }, ", ")
 
 // Manifest returns a manifest or an index of at most limit bytes, verified. The size in d is -1 if unknown. what is the
-// name in errors: "manifest" or "index". Of a signed manifest of schema 1, it returns the payload, which has the digest.
-// Errors are the errors of Blob.
+// name in errors: "manifest" or "index". Of a signed manifest of schema 1, it returns the payload: the digest covers
+// only the payload. Errors are the errors of Blob.
 func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limit int64) ([]byte, error) {
 	var raw []byte
 	w := resource{name: what, kind: manifests, descriptor: d, limit: limit, content: &raw}

@@ -57,7 +57,8 @@ func newVerifier(want v1.Descriptor, limit int64) *verifier {
 	return v
 }
 
-// algorithm returns the algorithm of the digest. Without a digest, or with an unknown algorithm, which no bytes match, it is SHA-256.
+// algorithm returns the algorithm of the digest. It is SHA-256 without a digest, or if the algorithm is unknown: no bytes match
+// such a digest.
 func (v *verifier) algorithm() digest.Algorithm {
 	if a := digest.Algorithm(v.want.Digest.Algorithm); a.Available() {
 		return a
