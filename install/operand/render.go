@@ -109,6 +109,7 @@ func read(bundle extractor.Bundle, variables map[string]string, pack func(*unstr
 		}
 		for _, fields := range parsed {
 			obj := &unstructured.Unstructured{Object: fields}
+			leaveCABundle(obj)
 			if err := pack(obj); err != nil {
 				finding(document.Line, err)
 			}
@@ -124,6 +125,17 @@ func read(bundle extractor.Bundle, variables map[string]string, pack func(*unstr
 		}
 	}
 	return objects, findings
+}
+
+// leaveCABundle removes the caBundle from an object into which OpenShift's service CA operator injects it. Manifests have a
+// placeholder there; to apply it would revert the injected bundle.
+func leaveCABundle(o *unstructured.Unstructured) {
+	if object.TextAt(o.Object, "metadata", "annotations", object.ServiceCAInject) != "true" {
+		return
+	}
+	for _, config := range object.ClientConfigs(o) {
+		delete(config, "caBundle")
+	}
 }
 
 // check returns the findings about the objects of all bundles. It removes the
