@@ -225,12 +225,17 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		return fmt.Errorf("creating the discovery client: %w", err)
 	}
 	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper()}
+	certificates := version.NewTrigger()
+	secrets, err := watchCertificates(mgr, objects.Changes, certificates)
+	if err != nil {
+		return err
+	}
 	retries := newRetries()
 	reconciler := &installer.Reconciler{
 		Client: writer, Live: live, Reporter: reporter, Official: official,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
-			Certificates: servingcert.Issuer{Reader: live, Writer: writer}, Permissions: permissions,
+			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: secrets.Begin}, Permissions: permissions,
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Status: writer, PolicyDelay: options.PolicyDelay},
@@ -243,8 +248,22 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(objects.Source(clusterAPIRequest)).
+		WatchesRawSource(certificates.Source()).
 		WithOptions(controllerOptions(retries)).
 		Complete(reconciler)
+}
+
+// watchCertificates returns a watch of the Secrets of certificates. A changed Secret counts as an event of its Service, and causes a reconcile.
+func watchCertificates(mgr manager.Manager, seen *engine.Changes, changed *version.Trigger) (*servingcert.Watch, error) {
+	reader, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("creating the client for Secrets: %w", err)
+	}
+	out := servingcert.NewWatch(reader, func(service client.ObjectKey) {
+		seen.Observe(object.Identity{GroupKind: object.Service, Namespace: service.Namespace, Name: service.Name})
+		changed.Fire()
+	})
+	return out, mgr.Add(out)
 }
 
 // newEngine returns an engine with a writer of installed objects. The manager runs its cache.

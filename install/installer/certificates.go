@@ -15,7 +15,7 @@ import (
 )
 
 // certified are the last checks of the Services with a certificate. Checking one takes two
-// requests, so it is checked again only after an event of the Service, with another
+// requests, so it is checked again only after an event of the Service or its Secret, with another
 // authority, and when servingcert.RecheckInterval has passed. The zero value is ready.
 type certified map[object.Identity]certificate
 

@@ -29,8 +29,8 @@ const (
 	caKey          = "ca.crt"
 )
 
-// RecheckInterval is the time between two checks of certificates and Secrets. They are not
-// watched: the installer may not list Secrets.
+// RecheckInterval is the time between two checks of certificates and Secrets: certificates expire, and the installer may lack the
+// permission to watch Secrets.
 const RecheckInterval = 10 * time.Minute
 
 // Issuer issues certificates with the authority in the cluster.
@@ -41,6 +41,8 @@ type Issuer struct {
 	Writer client.Writer
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
+	// Issued is called when certificates exist; nil does nothing.
+	Issued func()
 }
 
 func (i Issuer) now() time.Time {
@@ -129,6 +131,9 @@ func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured
 		if err := i.serve(ctx, authority, service); err != nil {
 			return err
 		}
+	}
+	if i.Issued != nil {
+		i.Issued()
 	}
 	return nil
 }

@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -127,7 +129,7 @@ func (k *kubernetes) project() *corev1.ConfigMap {
 
 func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k := newKubernetes(t)
-	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0"}
+	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0", Extra: certified}
 	k.release(core("v1.0.0"), docker)
 	shared := k.seedNamespaces()
 	k.kubectl("apply", "-k", k.folder)
@@ -142,6 +144,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 		t.Errorf("installed: %v", names)
 	}
 	k.statusAsViewer()
+	k.restoresCertificate()
 	p.terminate()
 
 	docker.Version = "v1.1.0"
@@ -180,6 +183,39 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	p.terminate()
 	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
 	k.compareSeeds(shared)
+}
+
+// certified is the manifest of a Service with a serving certificate.
+const certified = `apiVersion: v1
+kind: Service
+metadata:
+  name: docker-webhook
+  namespace: capi-system
+  annotations: {capi-operator.openshift.io/serving-cert-secret-name: docker-webhook-cert}
+spec: {selector: {app: docker}, ports: [{port: 443, targetPort: 9443}]}
+`
+
+// restoresCertificate deletes the Secret of a serving certificate, and then changes another one: both are restored within seconds.
+func (k *kubernetes) restoresCertificate() {
+	k.Helper()
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "docker-webhook-cert"}
+	k.must(k.Get(k.Context(), key, secret))
+	k.must(k.Delete(k.Context(), secret))
+	restored := func(damaged types.UID) error {
+		now := &corev1.Secret{}
+		if err := k.Get(k.Context(), key, now); err != nil {
+			return err
+		}
+		if now.UID == damaged || len(now.Data[corev1.TLSCertKey]) == 0 {
+			return fmt.Errorf("Secret %s with UID %s has no certificate", now.Name, now.UID)
+		}
+		return nil
+	}
+	const soon = 20 * time.Second // the installer checks certificates every ten minutes without an event
+	k.within(soon, "the deleted Secret is restored", func() error { return restored(secret.UID) })
+	k.must(k.Patch(k.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"data": {"tls.crt": ""}}`))))
+	k.within(soon, "the changed Secret is restored", func() error { return restored("") })
 }
 
 // statusAsViewer runs the commands that read an installation as a user with ClusterRole view only.
