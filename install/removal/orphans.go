@@ -69,8 +69,8 @@ func (o Orphan) Retained() bool {
 // webhook may not answer.
 const listTimeout = 5 * time.Second
 
-// Find returns the orphans in order of removal. It lists the metadata of all kinds that the installer may list. unlisted are the
-// causes for groups of kinds that the API server does not list: their objects are missing. They must not keep the installer from
+// Find returns the orphans in order of removal. It lists the metadata of all kinds that the installer may list and create. unlisted are
+// the causes for groups of kinds that the API server does not list: their objects are missing. They must not keep the installer from
 // anything else.
 func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found []Orphan, unlisted []error, err error) {
 	if s.Discovery == nil {
@@ -107,15 +107,18 @@ func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found [
 	return found, unlisted, nil
 }
 
-// searched returns the namespace to list a resource in (empty means all), and whether the installer may list it.
+// searched returns the namespace to list a resource in (empty means all), and whether the installer may list and create it: it has
+// written no others. So the instances of the providers' CRDs, which it may only list, cost no request.
 func searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resource metav1.APIResource) (namespace string, allowed bool) {
 	version, err := schema.ParseGroupVersion(groupVersion)
 	if err != nil || !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "delete") {
 		return "", false
 	}
 	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
-		mayList := func(rule rbacv1.PolicyRule) bool { return rbacrule.Allows(rule, version.Group, resource.Name, "list") }
-		if (namespace == metav1.NamespaceAll || resource.Namespaced) && slices.ContainsFunc(rules[namespace], mayList) {
+		may := func(verb string) bool {
+			return slices.ContainsFunc(rules[namespace], func(rule rbacv1.PolicyRule) bool { return rbacrule.Allows(rule, version.Group, resource.Name, verb) })
+		}
+		if (namespace == metav1.NamespaceAll || resource.Namespaced) && may("list") && may("create") {
 			return namespace, true
 		}
 	}

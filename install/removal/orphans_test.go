@@ -86,10 +86,13 @@ func TestRemoveOrphans(t *testing.T) {
 	}
 }
 
-// A kind is searched where the installer may list it: everywhere, or in the namespace of the providers.
+// A kind is searched where the installer may list and create it: everywhere, or in the namespace of the providers.
 func TestSearched(t *testing.T) {
 	rules := map[string][]rbacv1.PolicyRule{
-		"":                        {{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"}}},
+		"": {
+			{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"}},
+			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps", "events"}},
+		},
 		v1alpha1.OperandNamespace: {{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "clusterwide"}}},
 	}
 	for name, test := range map[string]struct {
@@ -98,12 +101,14 @@ func TestSearched(t *testing.T) {
 		namespace string
 		allowed   bool
 	}{
-		"everywhere":                  {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list", "delete"}}, "", true},
-		"in the providers' namespace": {"apps/v1", metav1.APIResource{Name: "deployments", Namespaced: true, Verbs: []string{"list", "delete"}}, v1alpha1.OperandNamespace, true},
-		"a cluster-scoped kind":       {"apps/v1", metav1.APIResource{Name: "clusterwide", Verbs: []string{"list", "delete"}}, "", false},
-		"without permission":          {"v1", metav1.APIResource{Name: "secrets", Namespaced: true, Verbs: []string{"list", "delete"}}, "", false},
-		"not deletable":               {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list"}}, "", false},
-		"not listable":                {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"delete"}}, "", false},
+		"everywhere":                     {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list", "delete"}}, "", true},
+		"in the providers' namespace":    {"apps/v1", metav1.APIResource{Name: "deployments", Namespaced: true, Verbs: []string{"list", "delete"}}, v1alpha1.OperandNamespace, true},
+		"a cluster-scoped kind":          {"apps/v1", metav1.APIResource{Name: "clusterwide", Verbs: []string{"list", "delete"}}, "", false},
+		"without a permission to create": {"v1", metav1.APIResource{Name: "nodes", Verbs: []string{"list", "delete"}}, "", false},
+		"without a permission to list":   {"v1", metav1.APIResource{Name: "events", Namespaced: true, Verbs: []string{"list", "delete"}}, "", false},
+		"without permission":             {"v1", metav1.APIResource{Name: "secrets", Namespaced: true, Verbs: []string{"list", "delete"}}, "", false},
+		"not deletable":                  {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list"}}, "", false},
+		"not listable":                   {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"delete"}}, "", false},
 	} {
 		if namespace, allowed := searched(rules, test.version, test.resource); namespace != test.namespace || allowed != test.allowed {
 			t.Errorf("%s: %q, %t", name, namespace, allowed)
