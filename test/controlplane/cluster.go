@@ -56,6 +56,7 @@ type Cluster struct {
 	binary     string
 	address    string // empty for a simulated node
 	cpus       int
+	port       int // of the API server
 	temporary  bool
 	unlock     func()
 	files      files
@@ -179,7 +180,7 @@ func (c *Cluster) run(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
-	c.supervisor = s
+	c.supervisor, c.port = s, port
 	if err := errors.Join(s.start("etcd", etcdFlags(c.files)...), s.start("kube-apiserver", c.apiServerFlags(port)...)); err != nil {
 		return err
 	}

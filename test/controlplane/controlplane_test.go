@@ -200,6 +200,38 @@ func TestStart_ContinuesFromAnExistingFolder(t *testing.T) {
 	kubectl(t, startIn(t, dir), "get", "configmap", "kept")
 }
 
+// A watch that resumes after the store was compacted and the API server was killed fails: the client must list again.
+func TestRestartAPIServer_ForgetsOldStates(t *testing.T) {
+	skipShort(t)
+	c := startIn(t, filepath.Join(t.TempDir(), "cluster"))
+	kubectl(t, c, "create", "configmap", "old")
+	old := kubectl(t, c, "get", "configmap", "old", "--output=jsonpath={.metadata.resourceVersion}")
+	for i := range 3 {
+		kubectl(t, c, "create", "configmap", fmt.Sprint("later-", i))
+	}
+	before := c.PID("kube-apiserver")
+	if err := c.RestartAPIServer(t.Context(), c.CompactStore); err != nil {
+		t.Fatal(err)
+	}
+	if c.PID("kube-apiserver") == before {
+		t.Error("the process is the same")
+	}
+	out, err := c.Kubectl(t.Context(), "get", "--raw", "/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=5&resourceVersion="+old)
+	if !strings.Contains(string(out)+fmt.Sprint(err), "too old resource version") {
+		t.Errorf("a watch of an old state: %s, %v", out, err)
+	}
+	if err := c.Wait(canceled(t)); err != nil {
+		t.Errorf("the cluster counts as ended: %v", err)
+	}
+}
+
+// canceled returns a context that has ended.
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
 func TestEnvironment_LimitsCPUs(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "7")
 	for cpus, want := range map[int]string{0: "GOMAXPROCS=7", 1: "GOMAXPROCS=1"} {

@@ -28,8 +28,10 @@ type supervisor struct {
 	died  chan struct{} // closed when the first program has ended
 	ended *ProgramError // the first program to end, when died is closed
 
-	mu   sync.Mutex // guards pids
+	mu   sync.Mutex // guards pids and killed
 	pids map[string]int
+	// killed are the programs that kill has ended; each channel is closed at the end.
+	killed map[string]chan struct{}
 }
 
 // environment configures the programs' Go runtime. The heaps are small, and test machines lack CPU, not memory:
@@ -49,7 +51,7 @@ func startSupervisor(binary string, f files, cpus int, remove ...string) (*super
 	s := &supervisor{
 		process: exec.Command(binary, append([]string{"supervise"}, remove...)...),
 		logs:    f.logs, stderr: &lines{},
-		gone: make(chan struct{}), died: make(chan struct{}), pids: map[string]int{},
+		gone: make(chan struct{}), died: make(chan struct{}), pids: map[string]int{}, killed: map[string]chan struct{}{},
 	}
 	s.process.Dir = f.dir
 	s.process.Stderr = s.stderr
@@ -82,6 +84,9 @@ func (s *supervisor) follow(events io.Reader) {
 		if err := decoder.Decode(&event); err != nil {
 			break
 		}
+		if event.Ended != "" && s.wasKilled(event.Program) {
+			continue
+		}
 		if event.Ended != "" {
 			s.end(&ProgramError{Program: event.Program, Log: s.log(event.Program), Err: fmt.Errorf("the program ended: %s", event.Ended)})
 		} else {
@@ -101,6 +106,35 @@ func (s *supervisor) end(err *ProgramError) {
 		s.ended = err
 		close(s.died)
 	}
+}
+
+// kill ends a program like a crash, and returns when it has ended. Its end is no failure of the cluster.
+func (s *supervisor) kill(program string) error {
+	ended := make(chan struct{})
+	s.mu.Lock()
+	pid := s.pids[program]
+	s.killed[program] = ended
+	s.mu.Unlock()
+	if pid == 0 {
+		return fmt.Errorf("killing %s: it does not run", program)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing %s: %w", program, err)
+	}
+	<-ended
+	return nil
+}
+
+// wasKilled reports whether kill has ended a program that has just ended.
+func (s *supervisor) wasKilled(program string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended, found := s.killed[program]
+	if found {
+		delete(s.killed, program)
+		close(ended)
+	}
+	return found
 }
 
 // whileAllRun returns a context that also ends when a program ends, with that program's error as

@@ -50,6 +50,7 @@ type cycle struct {
 	second    *process         // competes for the lease; nil if none does
 	taken     taken
 	created   instances
+	actors    actors
 
 	mutex   sync.Mutex
 	running *process
@@ -163,7 +164,7 @@ func (c *cycle) disturbed(chain []workload, points []point) {
 // accepts reports whether a fault can be injected in a workload with a number of writes.
 func (w workload) accepts(p point, writes int) bool {
 	switch {
-	case p.everyWrite && p.number > writes, p.user && w.unattended, p.needsObjects && w.uninstalls:
+	case p.everyWrite && p.number > writes, p.user && w.unattended, p.needsObjects && w.uninstalls, p.needsNamespace && w.keepsData, w.long && (p.everyWrite || p.everyEvent):
 		return false
 	}
 	return p.name != ""

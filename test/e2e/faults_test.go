@@ -46,6 +46,8 @@ type disturbance struct {
 	interrupts bool
 	// needsObjects is true for faults that are impossible during an uninstallation.
 	needsObjects bool
+	// needsNamespace is true for faults that delete the data of users in the namespace of the providers.
+	needsNamespace bool
 	// arm prepares the fault before the workload begins, for its nth write if
 	// everyWrite or user, and for its nth event if everyEvent. The returned function
 	// returns the number of injected faults; nil for a fault of watches.
@@ -156,7 +158,7 @@ func disturbances() []disturbance {
 			return func() int { return int(downs.Load()) }
 		}},
 	}
-	return slices.Concat(all, apiFaults(), eventFaults(), userFaults(), processFaults(), machineFaults())
+	return slices.Concat(all, apiFaults(), eventFaults(), userFaults(), processFaults(), actorFaults(), machineFaults())
 }
 
 // machineFaults are faults of the machines of the control plane and the installer.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // workload is a change of the desired state, with a defined end. Each begins in the final state of the previous one in
@@ -31,6 +32,10 @@ type workload struct {
 	unattended bool
 	// uninstalls is true if no object is installed at the end.
 	uninstalls bool
+	// keepsData is true if users have data in the namespace of the providers that must stay.
+	keepsData bool
+	// long workloads do not run again for each write and event.
+	long bool
 	// sampled workloads run in every test run; each begins in the final state of the previous sampled one.
 	sampled bool
 }
@@ -43,6 +48,7 @@ var workloads = []workload{
 	}, done: (*cycle).installedAlone},
 	{name: "upgrade", sampled: true, stays: true, act: func(c *cycle) { c.next(1, c.releaseB) }, done: (*cycle).installedAlone},
 	{name: "superseded upgrade", stays: true, act: (*cycle).supersede, done: (*cycle).installedAlone},
+	{name: "fifteen stuck releases", stays: true, long: true, act: (*cycle).supersedeOften, done: (*cycle).installedAlone},
 	{name: "downgrade", stays: true, act: func(c *cycle) { c.next(1, c.releaseA) }, done: (*cycle).installedAlone},
 	{name: "CRD becomes unmanaged", stays: true, act: func(c *cycle) { c.next(1, func() { c.unmanage(alphaCRD) }) }, done: (*cycle).installedAlone},
 	{name: "CRD becomes managed", stays: true, act: func(c *cycle) { c.next(1, func() { c.unmanage() }) }, done: (*cycle).installedAlone},
@@ -52,8 +58,8 @@ var workloads = []workload{
 		})
 	}, done: (*cycle).installedAlone},
 	{name: "override cleared", stays: true, act: func(c *cycle) { c.next(1, func() { c.must(c.override()) }) }, done: (*cycle).installedAlone},
-	{name: "move to transport ConfigMaps", stays: true, degrades: true, act: func(c *cycle) { c.next(1, c.toConfigMaps) }, done: (*cycle).installedAlone},
-	{name: "move to an image", stays: true, degrades: true, act: func(c *cycle) { c.next(1, c.toImage) }, done: (*cycle).installedAlone},
+	{name: "move to transport ConfigMaps", stays: true, degrades: true, keepsData: true, act: func(c *cycle) { c.next(1, c.toConfigMaps) }, done: (*cycle).installedAlone},
+	{name: "move to an image", stays: true, degrades: true, keepsData: true, act: func(c *cycle) { c.next(1, c.toImage) }, done: (*cycle).installedAlone},
 	{name: "release while paused", stays: true, unattended: true, act: func(c *cycle) {
 		c.next(1, func() {
 			c.mode(v1alpha1.Paused)
@@ -62,7 +68,7 @@ var workloads = []workload{
 	}, done: (*cycle).waitsPaused},
 	{name: "resume", stays: true, act: func(c *cycle) { c.mode(v1alpha1.Managed) }, done: (*cycle).installedAlone},
 	{name: "uninstall with an instance", sampled: true, uninstalls: true, act: (*cycle).uninstallWithInstance, done: (*cycle).uninstalled},
-	{name: "reinstall with a retained CRD", sampled: true, act: (*cycle).reapply, done: (*cycle).installedAlone},
+	{name: "reinstall with a retained CRD", sampled: true, keepsData: true, act: (*cycle).reapply, done: (*cycle).installedAlone},
 	{name: "uninstall", sampled: true, uninstalls: true, act: (*cycle).uninstallAll, done: (*cycle).uninstalled},
 	{name: "replacement of the predecessor", first: true, act: func(c *cycle) {
 		c.releaseA()
@@ -118,7 +124,14 @@ func (c *cycle) installedAlone() error { return c.unsettled(c.desired()) }
 // supersede releases a version that does not become available, and another one during its rollout.
 func (c *cycle) supersede() {
 	c.Helper()
-	c.next(1, func() { c.release(core("v3.0.0", stuck("stuck")), aws("v2.0.0")) })
+	c.stick(core("v3.0.0", stuck("stuck")), aws("v2.0.0"))
+	c.next(1, func() { c.release(core("v4.0.0", configMap("only-d")), aws("v2.0.0", crd("Alpha"))) })
+}
+
+// stick releases a version that does not become available, and waits until it is desired.
+func (c *cycle) stick(providers ...fixture.Synthetic) {
+	c.Helper()
+	c.next(1, func() { c.release(providers...) })
 	c.within(2*patience, "the unavailable version is being rolled out", func() error {
 		c.ensureRunning()
 		cluster, err := c.clusterAPI()
@@ -127,7 +140,15 @@ func (c *cycle) supersede() {
 		}
 		return err
 	})
-	c.next(1, func() { c.release(core("v4.0.0", configMap("only-d")), aws("v2.0.0", crd("Alpha"))) })
+}
+
+// supersedeOften releases fifteen versions, each with an object of its own, of which none becomes available, and then another one.
+func (c *cycle) supersedeOften() {
+	c.Helper()
+	for i := range 15 {
+		c.stick(core("v3.0.0", stuck("stuck"), configMap(fmt.Sprint("only-", i))), aws("v2.0.0"))
+	}
+	c.next(1, func() { c.release(core("v5.0.0", configMap("only-e")), aws("v2.0.0", crd("Alpha"))) })
 }
 
 // unmanage sets spec.unmanagedCRDs.
