@@ -214,13 +214,17 @@ func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name s
 // withoutControllers is what the instances of retained CRDs lack once their provider is removed.
 const withoutControllers = "until a provider is installed again, no controller reconciles the instances: a deleted instance exists until its finalizers are removed"
 
-// retainedEvents returns the event about CRDs that stay in the cluster.
+// retainedEvents returns the event about CRDs that a removal leaves in the cluster.
 func retainedEvents(version string, progress teardownProgress) []status.Event {
-	if len(progress.Retained) == 0 {
+	message := "version " + version + " is being removed"
+	if len(progress.Retained) > 0 {
+		message += "; retained CRDs: " + strings.Join(progress.Retained, ", ")
+	}
+	if len(progress.Deleted) > 0 {
+		message += "; CRDs that another client has deleted, and that exist until their instances are gone: " + strings.Join(progress.Deleted, ", ")
+	}
+	if len(progress.Retained) == 0 && len(progress.Deleted) == 0 {
 		return nil
 	}
-	return []status.Event{{
-		Reason: status.CRDsKept, Warning: true,
-		Message: "version " + version + " is being removed; retained CRDs: " + strings.Join(progress.Retained, ", ") + "; " + withoutControllers,
-	}}
+	return []status.Event{{Reason: status.CRDsKept, Warning: true, Message: message + "; " + withoutControllers}}
 }

@@ -70,7 +70,7 @@ var table = []Entry{
 	{Reason: Paused, Subject: Installer, Severity: Settled, Message: "spec.installerMode is Paused",
 		Meaning: "`spec.installerMode` is `Paused`. Nothing is written.",
 		Step:    "set `spec.installerMode` to `Managed`"},
-	{Reason: ProgressDeadlineExceeded, Subject: Installer, Severity: Terminal,
+	{Reason: ProgressDeadlineExceeded, Subject: Installer, Severity: Terminal, Recheck: recheck,
 		Meaning: "The desired version is being rolled out, or the installed one is not ready, and no phase has changed its state for 30 minutes. The rollout continues, and the condition becomes `False` with the next progress; see [CAPIInstallerRolloutStuck](runbooks/CAPIInstallerRolloutStuck.md).",
 		Step:    "check the objects listed in the phases of `status.versions`"},
 	{Reason: RevisionUnreadable, Subject: Installer, Severity: Retryable,

@@ -29,6 +29,8 @@ type Progress struct {
 	Waiting []string
 	// Retained lists the CRDs that this pass left in the cluster, with the reason.
 	Retained []string
+	// Deleted lists the CRDs that another client has deleted, and that exist until their instances are gone.
+	Deleted []string
 }
 
 // maxAttempts limits how often a pass is repeated because a CRD got instances after the
@@ -82,7 +84,11 @@ func (r *Remover) progressOf(ctx context.Context, removed engine.Removal, retain
 	out := Progress{Removal: removed}
 	for _, phase := range removed.Phases {
 		for _, crd := range retained[phase.Name] {
-			out.Retained = append(out.Retained, crd.String())
+			if crd.deleted {
+				out.Deleted = append(out.Deleted, crd.String())
+			} else {
+				out.Retained = append(out.Retained, crd.String())
+			}
 		}
 		for _, waiting := range phase.Waiting {
 			state, err := r.deletionState(ctx, waiting)

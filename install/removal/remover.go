@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -36,6 +37,8 @@ type Remover struct {
 	// guarded is the policy of the deletion guard, and role the role that lets the installer
 	// list instances.
 	guarded, role temporary
+	// marked are the CRDs that this process has retained, until the cache shows it; nil if it shows all.
+	marked sets.Set[string]
 	// migrations are the passes over instances that have not reached the end, by the UID of the CRD.
 	migrations map[types.UID]migration
 }

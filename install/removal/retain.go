@@ -15,8 +15,12 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// retainedCRD is a CRD that stays in the cluster, and the reason.
-type retainedCRD struct{ name, reason string }
+// retainedCRD is a CRD that a removal leaves in the cluster, and the reason.
+type retainedCRD struct {
+	name, reason string
+	// deleted is true if another client has deleted it: it exists until its instances are gone.
+	deleted bool
+}
 
 func (c retainedCRD) String() string { return c.name + " (" + c.reason + ")" }
 
@@ -34,44 +38,51 @@ func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deleti
 			if !object.IsCRD(obj) {
 				continue
 			}
-			why := "" // the engine leaves a CRD that the revision does not control to its owner
+			left := retainedCRD{} // the engine leaves a CRD that the revision does not control to its owner
 			if controlled.Has(obj.GetName()) {
-				if why, err = r.retentionReason(ctx, phase.Owner, obj.GetName()); err != nil {
+				if left, err = r.retention(ctx, phase.Owner, obj.GetName()); err != nil {
 					return engine.Remove{}, nil, err
 				}
 			}
-			if why == "" {
+			if left.reason == "" {
 				guard.crds = append(guard.crds, obj)
 				out.Writers[object.IdentityOf(obj)] = guardedWriter{r.Writer, guard}
 			} else {
 				out.Orphan.Insert(object.IdentityOf(obj))
-				retained[phase.Name] = append(retained[phase.Name], retainedCRD{obj.GetName(), why})
+				retained[phase.Name] = append(retained[phase.Name], left)
 			}
 		}
 	}
 	return out, retained, nil
 }
 
-// retentionReason returns why a CRD stays in the cluster when its revision is removed;
-// empty if it is deleted. It reads from the API server, because deleting a CRD deletes
+// retention returns why a CRD stays in the cluster when its revision is removed;
+// the reason is empty if it is deleted. It reads from the API server, because deleting a CRD deletes
 // all its instances: if their existence is unknown, it fails or retains the CRD. It
 // marks a CRD that stays as adoptable.
-func (r *Remover) retentionReason(ctx context.Context, owner, name string) (string, error) {
+func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCRD, error) {
 	crd, err := r.crds().read(ctx, name)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return retainedCRD{}, nil
 	}
 	if err != nil {
-		return "", err
+		return retainedCRD{}, err
 	}
 	if !r.Engine.Owners.Controls(owner, crd) {
-		return "", nil // the engine leaves it to its owner
+		return retainedCRD{}, nil // the engine leaves it to its owner
 	}
 	why, err := r.instances().of(ctx, crd)
 	if err != nil || why == "" {
-		return "", err
+		return retainedCRD{}, err
 	}
-	return why, r.crds().markAdoptable(ctx, crd)
+	if crd.GetDeletionTimestamp() != nil { // nothing can retain it, but its instances may have no controller: the removal does not wait for them
+		return retainedCRD{name, why, true}, nil
+	}
+	if r.marked == nil {
+		r.marked = sets.New[string]()
+	}
+	r.marked.Insert(name)
+	return retainedCRD{name: name, reason: why}, r.crds().markAdoptable(ctx, crd)
 }
 
 // unmarkRetained removes the label, the revision and the owner from the retained CRDs
@@ -93,12 +104,24 @@ func (r *Remover) unmarkRetained(ctx context.Context, rev engine.Revision, remov
 }
 
 // Retained returns the names of the CRDs that removed versions have left behind, sorted. A CRD
-// whose instances cannot be listed is among them. Live asks the API server, not the cache.
+// whose instances cannot be listed is among them. Live asks the API server, not the cache. It is also asked while the cache
+// does not show a CRD that this process has retained.
 func (r *Remover) Retained(ctx context.Context, live bool) ([]string, error) {
-	if live {
-		return retainedCRDs(ctx, r.Live)
+	if !live {
+		names, err := retainedCRDs(ctx, r.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		if sets.New(names...).IsSuperset(r.marked) {
+			r.marked = nil
+			return names, nil
+		}
 	}
-	return retainedCRDs(ctx, r.Metadata)
+	names, err := retainedCRDs(ctx, r.Live)
+	if err == nil {
+		r.marked = r.marked.Intersection(sets.New(names...))
+	}
+	return names, err
 }
 
 // retainedCRDs returns the names of the adoptable CRDs in the cluster that are not being deleted, sorted. They

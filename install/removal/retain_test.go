@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -172,6 +173,56 @@ func TestRetained_InOrder(t *testing.T) {
 	}
 }
 
+// A CRD that this process has just retained is named before the cache shows it, and no longer than it exists.
+func TestRetained_BeforeTheCacheShowsIt(t *testing.T) {
+	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
+	live := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(customResource("a.x.io", adoptable)).Build()
+	before := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(customResource("a.x.io", nil)).Build()
+	remover := &Remover{Metadata: before, Live: live, marked: sets.New("a.x.io", "adopted.x.io")}
+	for range 2 {
+		if names, err := remover.Retained(t.Context(), false); err != nil || !slices.Equal(names, []string{"a.x.io"}) {
+			t.Errorf("with an outdated cache: %v, %v", names, err)
+		}
+	}
+	remover.Metadata, remover.Live = live, answer{errors.New("not read")}
+	if names, err := remover.Retained(t.Context(), false); err != nil || !slices.Equal(names, []string{"a.x.io"}) || remover.marked != nil {
+		t.Errorf("with a current cache: %v, %v", names, err)
+	}
+}
+
+// A CRD with instances that another client has deleted does not count as retained, and cannot be adopted.
+func TestRetention_OfADeletedCRD(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		crd := controlledBy(t, "4.22.0-1", machines())
+		crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+		crd.SetFinalizers([]string{"customresourcecleanup.apiextensions.k8s.io"})
+		if deleted {
+			crd.SetDeletionTimestamp(new(metav1.Now()))
+		}
+		cluster := interceptor.NewClient(fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(crd).Build(), interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+				if list, ok := into.(*metav1.PartialObjectMetadataList); ok {
+					list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}
+				}
+				return nil
+			},
+		})
+		remover := removerOf(t, cluster)
+		got, err := remover.retention(t.Context(), "4.22.0-1", machinesCRD)
+		if err != nil || got.deleted != deleted || !strings.Contains(got.reason, "it has instances") || remover.marked.Has(machinesCRD) == deleted {
+			t.Errorf("deleted %t: %+v, %v, marked %v", deleted, got, err, remover.marked)
+		}
+		now := machines()
+		if err := cluster.Get(t.Context(), client.ObjectKey{Name: machinesCRD}, now); err != nil || allowsAdoption(now) == deleted {
+			t.Errorf("deleted %t: adoptable %t, %v", deleted, allowsAdoption(now), err)
+		}
+		progress, err := remover.progressOf(t.Context(), engine.Removal{Phases: []engine.RemovedPhase{{Name: "core"}}}, map[string][]retainedCRD{"core": {got}})
+		if err != nil || len(progress.Deleted) != map[bool]int{true: 1}[deleted] || len(progress.Retained) != map[bool]int{false: 1}[deleted] {
+			t.Errorf("deleted %t: %+v, %v", deleted, progress, err)
+		}
+	}
+}
+
 // The next version has its own requirements for the same CRDs.
 func TestRemoveRequirements_OfOneVersion(t *testing.T) {
 	object := func(name, version string) *apiextensionsv1alpha1.CompatibilityRequirement {
@@ -247,8 +298,8 @@ func TestUnmarkRetained_ReachedPhases(t *testing.T) {
 		rev.Phases = append(rev.Phases, revision.Phase{Name: name, Part: revision.Part{Owner: "4.22.0-1"}})
 	}
 	retained := map[string][]retainedCRD{
-		"aws-crds":  {{"deleted.x.io", "it has instances"}, {"adopted.x.io", "it has instances"}, {"a.x.io", "it has instances, such as Machine one"}},
-		"core-crds": {{"later.x.io", "it has instances"}},
+		"aws-crds":  {{name: "deleted.x.io", reason: "it has instances"}, {name: "adopted.x.io", reason: "it has instances"}, {name: "a.x.io", reason: "it has instances, such as Machine one"}},
+		"core-crds": {{name: "later.x.io", reason: "it has instances"}},
 	}
 	removed := engine.Removal{Phases: []engine.RemovedPhase{{Name: "aws"}, {Name: "aws-crds"}}}
 	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); err != nil {
