@@ -137,6 +137,11 @@ providers: controlplane ## Install every real provider and remove it again, by a
 faults: controlplane ## Inject one fault per workload, with E2E=full every fault; the report is _output/faults.html
 	@result=0; go test -count=1 -timeout 6h -parallel 16 -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result
 
+PAUSES ?= 200
+.PHONY: pauses
+pauses: controlplane ## Pause the leader during PAUSES (200) writes while another process takes over; no orphan may stay
+	PAUSES=$(PAUSES) go test -count=1 -v -timeout 6h -run '^TestLease_Pauses$$' ./test/e2e
+
 .PHONY: mutants
 mutants: ## Check that the tests find seeded bugs; the table is docs/mutants.md
 	go run ./hack/mutants

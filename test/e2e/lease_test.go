@@ -5,6 +5,9 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +20,26 @@ import (
 
 // election are the arguments of processes that compete for a lease that expires soon.
 var election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=1s"}
+
+// brief are the arguments of processes that compete for a lease that expires in three seconds.
+var brief = []string{"--leader-elect", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+
+// hold holds the nth write back until the returned function is called, and pauses the leader meanwhile.
+func (h *harness) hold(nth int, leader *process) (held func() int, let func()) {
+	release := make(chan struct{})
+	let = sync.OnceFunc(func() { close(release) })
+	h.Cleanup(let)
+	return h.Proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1, Do: func() { leader.signal(syscall.SIGSTOP); <-release }}), let
+}
+
+// atRest returns an error until the desired version is installed and nothing else.
+func (h *harness) atRest() error {
+	cluster, err := h.clusterAPI()
+	if err != nil {
+		return err
+	}
+	return fixture.Unsettled(cluster.Status, cluster.Status.DesiredVersion)
+}
 
 // signal sends a signal to a process that runs.
 func (p *process) signal(signal syscall.Signal) {
@@ -71,6 +94,97 @@ func pausedLeader(t *testing.T, nth int) {
 	if len(drift) > 0 {
 		t.Errorf("events about drift: %s", strings.Join(drift, "\n"))
 	}
+}
+
+// TestLease_Pauses pauses the leader again and again, at another write of an upgrade or a downgrade each time, until another process leads and
+// has gone back: no object of a removed version stays. PAUSES is the number of pauses; make pauses makes 200.
+func TestLease_Pauses(t *testing.T) {
+	pauses := 3
+	if n, err := strconv.Atoi(os.Getenv("PAUSES")); err == nil {
+		pauses = n
+	}
+	h := newHarness(t)
+	p := paused{h: h, releases: map[string]map[string]string{
+		"only-a": h.imagesOf(core("v1.0.0", configMap("only-a")), aws("v1.0.0")),
+		"only-b": h.imagesOf(core("v2.0.0", configMap("only-b")), aws("v2.0.0")),
+	}}
+	h.writeImages(p.releases["only-a"])
+	p.leader = h.start("4.22.0", brief...)
+	h.within(2*patience, "the first release is installed", func() error { return p.installed("only-a", "only-b") })
+	late := 0
+	for n := range pauses {
+		from, to := "only-a", "only-b"
+		if n%2 == 1 {
+			from, to = to, from
+		}
+		if p.pause(fmt.Sprintf("pause %d", n+1), 1+n/2%20, from, to) {
+			late++
+		}
+	}
+	t.Logf("%d pauses, %d of them during a write, 0 orphans", pauses, late)
+	if late*2 < pauses {
+		t.Errorf("%d of %d pauses happened during a write", late, pauses)
+	}
+}
+
+// paused is an installation whose leader is paused repeatedly.
+type paused struct {
+	h *harness
+	// releases are the images of the releases, by the ConfigMap that only this release has.
+	releases map[string]map[string]string
+	leader   *process
+}
+
+// installed returns an error until a release is installed, and nothing of the other one exists.
+func (p *paused) installed(own, other string) error {
+	names := p.h.names()
+	if !slices.Contains(names, "ConfigMap "+own) || slices.Contains(names, "ConfigMap "+other) {
+		return fmt.Errorf("installed: %v", names)
+	}
+	return p.h.atRest()
+}
+
+// pause pauses the leader during the nth write of a change between releases. Another process goes back to the former release, then the write
+// arrives and the leader continues. At the end the other release is installed. It reports whether there was such a write.
+func (p *paused) pause(name string, nth int, from, to string) bool {
+	h := p.h
+	h.Helper()
+	was := h.leader()
+	held, let := h.hold(nth, p.leader)
+	h.writeImages(p.releases[to])
+	h.eventually(name+": the leader is paused, or the change is complete", func() error {
+		if held() > 0 {
+			return nil
+		}
+		return p.installed(to, from)
+	})
+	if held() == 0 {
+		h.Proxy.Heal()
+		return false
+	}
+	h.writeImages(p.releases[from])
+	next := h.start("4.22.0", append(slices.Clone(brief), "--cache-dir="+h.TempDir())...)
+	h.eventually(name+": the other process leads", func() error {
+		if led := h.leader(); led == "" || led == was {
+			return fmt.Errorf("%q leads", led)
+		}
+		return nil
+	})
+	h.eventually(name+": the former release is installed", func() error { return p.installed(from, to) })
+	let()
+	p.leader.signal(syscall.SIGCONT)
+	h.eventually(name+": the first process has ended", func() error {
+		if p.leader.Runs() {
+			return fmt.Errorf("it runs")
+		}
+		return nil
+	})
+	time.Sleep(500 * time.Millisecond) // the write is visible
+	h.eventually(name+": nothing of the late write is left", func() error { return p.installed(from, to) })
+	p.leader = next
+	h.writeImages(p.releases[to])
+	h.eventually(name+": the other release is installed", func() error { return p.installed(to, from) })
+	return true
 }
 
 // TestLease_LateWrite delays a write of an upgrade until another process has gone back to the previous release: by then, the version of the
