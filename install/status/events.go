@@ -100,7 +100,7 @@ func components(version *v1alpha1.Version) string {
 
 // transition returns the event for a condition whose status or reason changed. The
 // aggregate Progressing and Degraded repeat the controllers' own conditions and
-// have no events. A new condition has an event only if it is a true Degraded.
+// have no events, and neither has the Progressing of a controller with an error, whose Degraded has the cause. A new condition has an event only if it is a true Degraded.
 func transition(previous []metav1.Condition, condition metav1.Condition) []Event {
 	before := meta.FindStatusCondition(previous, condition.Type)
 	switch {
@@ -113,6 +113,8 @@ func transition(previous []metav1.Condition, condition metav1.Condition) []Event
 		return []Event{{Reason: OverrideInEffect, Message: condition.Message, Warning: true}}
 	case before == nil && !failing(condition):
 		return nil
+	case strings.HasSuffix(condition.Type, Progressing) && reason.Of(reason.Reason(condition.Reason)).Severity >= reason.Retryable:
+		return nil // it refers to Degraded
 	case before != nil && before.Status == condition.Status && before.Reason == condition.Reason:
 		return nil
 	}

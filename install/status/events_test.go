@@ -53,7 +53,6 @@ func TestEvents_EachTransitionOnce(t *testing.T) {
 			[]string{"Normal InstallerProgressing: InstallerProgressing is True (RollingOut): phase a"}},
 		{"the rollout gets on", Outcome{Reason: reason.RollingOut, Message: "phase b"}, 0, nil},
 		{"a retryable error", Outcome{Reason: reason.ApplyFailed, Err: errors.New("timeout")}, 0, []string{
-			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): retrying; see InstallerDegraded",
 			"Normal InstallerDegraded: InstallerDegraded is Unknown (ApplyFailed): timeout" + lookAt,
 		}},
 		{"the same reason, another message", Outcome{Reason: reason.ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
@@ -66,7 +65,6 @@ func TestEvents_EachTransitionOnce(t *testing.T) {
 		}},
 		{"all is still well", Outcome{Reason: reason.AsExpected, Installed: new(true)}, 2 * Inertia, nil},
 		{"all components are unavailable", Outcome{Reason: reason.Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
-			"Normal InstallerProgressing: InstallerProgressing is False (Collision): retrying; see InstallerDegraded",
 			"Warning InstallerDegraded: InstallerDegraded is True (Collision): " + reason.Of(reason.Collision).WithStep("x is not ours"),
 			"Warning Available: Available is False (NotInstalled): no version of Cluster API is completely installed",
 		}},
