@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
@@ -39,6 +40,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -75,6 +77,8 @@ type Reconciler struct {
 	confirmed snapshot.Confirmed
 	// searched are the versions that were known when the last search found no orphans; nil if there was none.
 	searched sets.Set[string]
+	// rejected are the objects that the API server has rejected since the last attempt without a rejection.
+	rejected sets.Set[object.Identity]
 	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
 	searchAgain time.Time
 }
@@ -262,10 +266,32 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	if next > 0 {
 		out.outcome.RecheckWithin(next)
 	}
+	if entry.Name == s.Cluster.Status.DesiredVersion && r.rejectsOthers(done.result) {
+		out.outcome.RecheckWithin(rejectedRecheck)
+	}
 	if len(done.plan.requesting()) > 0 {
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)
 	}
 	return out
+}
+
+// rejectedRecheck is the time until the next attempt if the API server has rejected other objects than before.
+const rejectedRecheck = time.Second
+
+// rejectsOthers reports whether the API server rejects objects that it has not rejected in the attempts before: it may reject one object
+// after the other, and each would delay the rollout by the time between two attempts.
+func (r *Reconciler) rejectsOthers(result engine.Result) bool {
+	found := sets.New[object.Identity]()
+	for _, rejection := range result.Rejections() {
+		for _, o := range rejection.Objects {
+			found.Insert(o.Identity)
+		}
+	}
+	others := !r.rejected.IsSuperset(found)
+	if r.rejected = r.rejected.Union(found); len(found) == 0 {
+		r.rejected = nil
+	}
+	return others
 }
 
 // nameRetained adds the CRDs that removed versions have left behind to the message of a

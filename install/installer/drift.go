@@ -3,10 +3,13 @@
 package installer
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // driftEvents returns the event about external changes that this attempt has reverted.
@@ -19,7 +22,7 @@ func (a attempt) driftEvents(current string, of contests) []status.Event {
 	}
 	var reverted []string
 	for o := range a.result.Objects() {
-		if change := externalChange(o.Action); change != "" && !o.Paused {
+		if change := externalChange(o.Action); change != "" && !o.Paused && !a.plan.addsCheck(o) {
 			countDrift(o)
 			if of.contested(o.Identity) {
 				continue
@@ -31,6 +34,14 @@ func (a attempt) driftEvents(current string, of contests) []status.Event {
 		return nil
 	}
 	return []status.Event{{Reason: status.DriftCorrected, Warning: true, Message: "reverted external changes: " + strings.Join(reverted, ", ")}}
+}
+
+// addsCheck reports whether an object is the check of a CRD that has become unmanaged since the version was created. Until the next version
+// exists, the current one creates it.
+func (v version) addsCheck(o engine.Object) bool {
+	return o.Action == engine.Created && o.GroupKind == object.CompatibilityRequirement && slices.ContainsFunc(v.added, func(crd string) bool {
+		return o.Name == revision.RequirementName(crd, v.number)
+	})
 }
 
 // externalChange describes the change that an action reverts; empty if there is none.

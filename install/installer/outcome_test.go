@@ -191,6 +191,49 @@ func TestDrift_Actions(t *testing.T) {
 	}
 }
 
+// A check that the current version creates, because a CRD has become unmanaged, is no drift. Its later deletion by another actor is.
+func TestDrift_CheckOfAnAddedCRD(t *testing.T) {
+	of := func(name string, action engine.Action) engine.Result {
+		return result(phase("preflight", engine.Object{Reference: engine.Reference{Identity: object.Identity{GroupKind: object.CompatibilityRequirement, Name: name}}, Action: action}))
+	}
+	current := version{name: "4.22.0-4", number: 4, unmanaged: []string{"a.x.io", "b.x.io"}, added: []string{"b.x.io"}}
+	for name, test := range map[string]struct {
+		result engine.Result
+		drift  bool
+	}{
+		"the check of an added CRD":               {of("b.x.io-4", engine.Created), false},
+		"a changed check of an added CRD":         {of("b.x.io-4", engine.Recovered), true},
+		"a deleted check of the version":          {of("a.x.io-4", engine.Created), true},
+		"the check of another version of the CRD": {of("b.x.io-3", engine.Created), true},
+	} {
+		if got := (attempt{plan: plan{version: current}, result: test.result}).driftEvents("4.22.0-4", nil); (got != nil) != test.drift {
+			t.Errorf("%s: events %v, want some: %t", name, got, test.drift)
+		}
+	}
+}
+
+// An attempt follows soon while the API server rejects further objects, and not while it rejects the same ones.
+func TestRejectsOthers(t *testing.T) {
+	of := func(names ...string) engine.Result {
+		out := &engine.Rejection{}
+		for _, name := range names {
+			out.Objects = append(out.Objects, engine.RejectedObject{Identity: reference(name).Identity})
+		}
+		return result(engine.Phase{Name: "core", Rejection: out})
+	}
+	r := &Reconciler{}
+	for i, step := range []struct {
+		result engine.Result
+		others bool
+	}{
+		{of("a"), true}, {of("a"), false}, {of("b"), true}, {of("a"), false}, {of("a", "b"), false}, {of("a", "c"), true}, {result(), false}, {of("a"), true},
+	} {
+		if got := r.rejectsOthers(step.result); got != step.others {
+			t.Errorf("attempt %d: %t, want %t", i, got, step.others)
+		}
+	}
+}
+
 // The event names each object once, in order.
 func TestAdoptionEvents(t *testing.T) {
 	taken := []object.Identity{reference("b").Identity, reference("a").Identity, reference("b").Identity}

@@ -27,6 +27,8 @@ type version struct {
 	ignored []v1alpha1.IgnoredFields
 	// unmanaged are the CRDs that the version neither modifies nor deletes.
 	unmanaged []string
+	// added are the unmanaged CRDs that the version was not created with: the next version is.
+	added []string
 }
 
 // load reads a version and checks that its digest is the one in the status.
@@ -36,6 +38,7 @@ func (s state) load(entry v1alpha1.Version) (version, error) {
 		err = fmt.Errorf("revision ConfigMap %s has digest %s, want %s from the status", entry.Name, out.digest, entry.ManifestsDigest)
 	}
 	out.unmanaged = union(entry.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
+	out.added = slices.DeleteFunc(slices.Clone(s.Cluster.Spec.UnmanagedCRDs), func(crd string) bool { return slices.Contains(entry.UnmanagedCRDs, crd) })
 	out.ignored = s.Cluster.Spec.DriftPolicy.IgnoredFields
 	return out, err
 }

@@ -77,6 +77,9 @@ func TestLoad_OfTheStatus(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c"}, rev.unmanaged); diff != "" || rev.owner != "4.22.0-1" || rev.number != 1 {
 		t.Errorf("unmanaged (-want +got):\n%s\nowner %s, number %d", diff, rev.owner, rev.number)
 	}
+	if diff := cmp.Diff([]string{"a"}, rev.added); diff != "" {
+		t.Errorf("added to the unmanaged CRDs (-want +got):\n%s", diff)
+	}
 	rev, err = s.loadNumber(2)
 	if err != nil {
 		t.Fatal(err)
