@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -81,6 +83,30 @@ func (h *harness) shell(commands ...string) string {
 	return string(output)
 }
 
+// ofBothReleases are the objects that cluster-capi-operator's release has under the same names, with their immutable fields.
+const ofBothReleases = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: capi-installer, namespace: openshift-cluster-api-operator}
+spec:
+  selector: {matchLabels: {k8s-app: capi-installer}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: capi-installer-metrics, namespace: openshift-cluster-api-operator}
+spec: {clusterIP: None, selector: {k8s-app: capi-installer}}
+`
+
+// updatedInPlace fails the test unless the cluster version operator can update the objects of this release to the other one.
+func (h *harness) updatedInPlace() {
+	h.Helper()
+	objects, err := yamldoc.Objects([]byte(ofBothReleases))
+	h.must(err)
+	for _, object := range objects {
+		h.must(h.Apply(h.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("cluster-version-operator"), client.ForceOwnership, client.DryRunAll))
+	}
+}
+
 // TestReplacement_DocumentedCommands runs the commands of README.md and docs/openshift.md about replacing
 // cluster-capi-operator: they list its events and the objects that the release does not contain, and the way back
 // deletes no object.
@@ -104,8 +130,14 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	p.terminate()
 	_, err := fixture.Preparation{WithDeployment: true}.Apply(h.Context(), h.Cluster.Config)
 	h.must(err)
+	h.updatedInPlace()
 	installed := h.installed()
-	h.shell(documented(t, "docs/openshift.md", "\n### The way back\n")...)
+	commands := documented(t, "docs/openshift.md", "\n### The way back\n")
+	handOver := slices.IndexFunc(commands, func(line string) bool { return strings.HasPrefix(line, "kinds=") })
+	h.shell(commands[:handOver]...)
+	// Without the policies, cluster-capi-operator adopts objects with the annotation adopt-existing at once.
+	h.shell("until kubectl label configmap cluster-api-config -n openshift-cluster-api --overwrite app.kubernetes.io/managed-by=boxcutter; do sleep 1; done")
+	h.shell(commands[handOver:]...)
 	h.eventually("the bookkeeping is removed", func() error {
 		left := &corev1.ConfigMapList{}
 		err := h.List(h.Context(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
