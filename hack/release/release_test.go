@@ -19,11 +19,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/opencontainers/go-digest"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/installation"
 )
+
+func TestMain(m *testing.M) { controlplane.Main(m) }
 
 // TestRelease_IsReproducible builds a release for this platform twice, and all platforms with E2E=full. It runs the program
 // of the archive.
@@ -191,6 +201,73 @@ func checkKrew(t *testing.T, b build) {
 	}
 	if found != len(b.platforms) || plugin.Spec.Version != b.version {
 		t.Errorf("version %s, %d of %d archives", plugin.Spec.Version, found, len(b.platforms))
+	}
+}
+
+// TestManifests_InstallAsSingleFiles applies the file of a release with the commands of docs/install.md, and runs the program as its
+// Deployment describes, until a provider is installed.
+func TestManifests_InstallAsSingleFiles(t *testing.T) {
+	cluster := controlplane.Shared(t)
+	b, ctx := testBuild(t), t.Context()
+	image := b.repository + "@" + digest.FromString("image").String()
+	bed, err := installation.New(cluster, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bed.Close() })
+	bed.ImagesJSON = filepath.Join(b.output, "images.json")
+	core := fixture.Synthetic{Name: "cluster-api", Type: extractor.Core, Namespace: v1alpha1.KubernetesNamespaces.Operand}
+	images, err := bed.Push(core.Bundle())
+	if err := errors.Join(err, b.writeManifests(image), bed.WriteImages(images)); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, cluster, b.output, section(read(t, "../../docs", "install.md"), "### With a single file"))
+
+	deployment := &appsv1.Deployment{}
+	if err := bed.Admin.Get(ctx, client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "capi-installer"}, deployment); err != nil {
+		t.Fatal(err)
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	if container.Image != image {
+		t.Errorf("image %s, want %s", container.Image, image)
+	}
+	program, err := b.program(ctx, "capi-installer", own())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := cluster.ServiceAccount(ctx, deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := []string{"--kubeconfig=" + kubeconfig, "--platform=None", "--release-version=1.0.0"}
+	for _, argument := range container.Args {
+		arguments = append(arguments, strings.NewReplacer("/etc/capi-installer/", b.output+"/", "/var/cache/capi-installer", bed.Cache).Replace(argument))
+	}
+	p, err := installation.Launch(program, []string{"HOME=" + t.TempDir()}, nil, arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	err = installation.Wait(2*time.Minute, "the provider is installed", func() int64 { return 0 }, func() error { return bed.Unsettled(ctx, "1.0.0-1") })
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.Log())
+	}
+}
+
+// kubectl runs the commands in the first block of a text in a folder.
+func kubectl(t *testing.T, cluster *controlplane.Cluster, dir, text string) {
+	t.Helper()
+	_, text, _ = strings.Cut(text, "```sh\n")
+	commands, _, found := strings.Cut(text, "\n```")
+	path := t.TempDir()
+	if err := os.Symlink(controlplane.Binary(t), filepath.Join(path, "kubectl")); err != nil || !found {
+		t.Fatal("no commands found", err)
+	}
+	command := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig, "PATH="+path+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, output)
 	}
 }
 
