@@ -26,8 +26,9 @@ import (
 // keeper keeps the phases of revisions that need no reconcile until one of their objects
 // changes.
 type keeper struct {
-	// cache reads installed objects from the cache.
-	cache client.Reader
+	// versions reads the identity and the resource version of installed objects from the
+	// cache, without decoding them.
+	versions client.Reader
 	// changes are the events of the cache.
 	changes *Changes
 	// known are the kept phases by version.
@@ -107,7 +108,7 @@ func (k *keeper) unchanged(ctx context.Context, rev Revision, name string) (Phas
 // isCurrent reports whether the cache holds an object with this resource version.
 func (k *keeper) isCurrent(ctx context.Context, o Object) bool {
 	actual := o.Object() // shares its fields with the cache
-	err := k.cache.Get(ctx, client.ObjectKeyFromObject(actual), actual, client.UnsafeDisableDeepCopy)
+	err := k.versions.Get(ctx, client.ObjectKeyFromObject(actual), actual, client.UnsafeDisableDeepCopy)
 	return err == nil && actual.GetUID() == o.UID && actual.GetResourceVersion() == o.Version
 }
 

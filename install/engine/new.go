@@ -54,6 +54,7 @@ func New(to Connection) (*Engine, error) {
 		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
+		DefaultTransform:     compress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
@@ -65,7 +66,7 @@ func New(to Connection) (*Engine, error) {
 	installed := &outlasting{TrackingCache: tracking}
 	e, err := Assemble(Parts{
 		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer,
-		Reader: Reader{Reader: installed, Live: to.Live},
+		Reader: Reader{Reader: decompressing{installed}, Live: to.Live}, Versions: Reader{Reader: installed, Live: to.Live},
 	})
 	if err != nil {
 		return nil, err
@@ -82,10 +83,11 @@ type Parts struct {
 	Mapper    meta.RESTMapper
 	// Watches watch the kinds of Reader.
 	Watches Watches
-	// Reader reads installed objects from a cache.
-	Reader client.Reader
-	Live   client.Reader
-	Writer client.Writer
+	// Reader reads installed objects from a cache, and Versions their identity and resource
+	// version, without decoding them.
+	Reader, Versions client.Reader
+	Live             client.Reader
+	Writer           client.Writer
 }
 
 // Assemble returns an engine without a cache of its own. It validates objects of the whole
@@ -103,7 +105,8 @@ func Assemble(of Parts) (*Engine, error) {
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, kept: keeper{cache: of.Reader, changes: changes},
+		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches,
+		kept:      keeper{versions: of.Versions, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }

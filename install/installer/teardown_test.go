@@ -62,7 +62,7 @@ func (watches) Free(context.Context, client.Object) error { return nil }
 func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *Reconciler {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Live: live, Writer: live,
+		Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live,
 	})
 	if err != nil {
 		t.Fatal(err)

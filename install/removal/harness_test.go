@@ -71,7 +71,7 @@ func (noWatches) Free(context.Context, client.Object) error { return nil }
 func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Live: cluster, Writer: cluster,
+		Scheme: scheme.Scheme, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -37,12 +37,12 @@ func Pack(obj *unstructured.Unstructured) error {
 	if !object.IsCRD(obj) || !isList {
 		return nil
 	}
-	content, err := encode(versions)
+	packed, err := Compress(versions)
 	if err != nil {
 		return fmt.Errorf("compressing the versions of CRD %s: %w", obj.GetName(), err)
 	}
 	delete(spec, "versions")
-	obj.Object[packedVersions] = string(s2.EncodeBetter(nil, content))
+	obj.Object[packedVersions] = packed
 	return nil
 }
 
@@ -132,6 +132,24 @@ func whole(crd *unstructured.Unstructured, decode func([]byte) (any, error)) (ma
 	delete(fields, packedVersions)
 	fields["spec"] = spec
 	return fields, nil
+}
+
+// Compress encodes and compresses a value of an object.
+func Compress(value any) (string, error) {
+	content, err := encode(value)
+	if err != nil {
+		return "", err
+	}
+	return string(s2.EncodeBetter(nil, content)), nil
+}
+
+// Decompress decodes a value that Compress has encoded.
+func Decompress(packed string, into any) error {
+	content, err := decompress(packed)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, into)
 }
 
 func decompress(packed string) ([]byte, error) {

@@ -14,12 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
-// releaseSixteen releases sixteen real providers. A cluster on AWS installs all of them.
-func (h *harness) releaseSixteen() {
+// releaseSixteen releases sixteen real providers, and returns their bundles. A cluster on AWS installs all of them.
+func (h *harness) releaseSixteen() []extractor.Bundle {
 	h.Helper()
 	all, err := bundles.Sixteen(h.TempDir())
 	h.must(err)
@@ -27,6 +28,7 @@ func (h *harness) releaseSixteen() {
 		h.Fatal("PROVIDERS is not set")
 	}
 	h.releaseBundles(all...)
+	return all
 }
 
 // fits fails the test if the resident memory of a process is, or ever was, more than memoryLimit.
@@ -89,12 +91,20 @@ func newLoneHarness(t *testing.T) *harness {
 func TestMemory_SixteenRealProvidersFitInto120MiB(t *testing.T) {
 	h := newLoneHarness(t)
 	h.allowAllPods()
-	h.releaseSixteen()
+	all := h.releaseSixteen()
 	p := h.start("4.22.0")
 	h.within(10*time.Minute, "all providers are installed", func() error { return h.unsettled("4.22.0-1") })
 	h.fits(p, "installed")
 	p.terminate()
-	p = h.start("4.22.0")
+	for i := range all {
+		all[i].Metadata.ProviderVersion += "-changed"
+	}
+	h.releaseBundles(all...)
+	p = h.start("4.22.1")
+	h.within(10*time.Minute, "all providers are upgraded", func() error { return h.unsettled("4.22.1-2") })
+	h.fits(p, "upgraded")
+	p.terminate()
+	p = h.start("4.22.1")
 	h.looksAtEverything()
 	h.fits(p, "restarted")
 	h.revertedOnly("ServiceAccount")
