@@ -93,8 +93,8 @@ type Parts struct {
 // Assemble returns an engine without a cache of its own. It validates objects of the whole
 // cluster: the default validator would reject objects outside the namespace of their owner.
 func Assemble(of Parts) (*Engine, error) {
-	if of.Writer == nil || of.Reader == nil || of.Live == nil {
-		return nil, errors.New("creating the revision engine: writer and readers must be set")
+	if of.Discovery == nil || of.Writer == nil || of.Reader == nil || of.Live == nil {
+		return nil, errors.New("creating the revision engine: discovery, writer and readers must be set")
 	}
 	live := Reader{Reader: of.Live, Live: of.Live}
 	versions := &versionReader{Reader: of.Reader}

@@ -27,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // clusterScheme has the kinds that the reconciler reads.
@@ -62,7 +63,7 @@ func (watches) Free(context.Context, client.Object) error { return nil }
 func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *Reconciler {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live,
+		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live,
 	})
 	if err != nil {
 		t.Fatal(err)

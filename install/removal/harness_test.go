@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 const machinesCRD = "machines.x.io"
@@ -71,7 +72,7 @@ func (noWatches) Free(context.Context, client.Object) error { return nil }
 func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster,
+		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster,
 	})
 	if err != nil {
 		t.Fatal(err)

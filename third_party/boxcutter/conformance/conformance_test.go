@@ -90,3 +90,23 @@ func TestReadme_NamesCases(t *testing.T) {
 		}
 	}
 }
+
+// TestCosts_Readme measures the requests of the module, and compares them with the README if it is this module.
+func TestCosts_Readme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	config := controlplane.Shared(t).Config
+	config.QPS = -1
+	readme, err := os.ReadFile("../README.md")
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, cost := range conformance.Costs(t, config, conformance.Default) {
+		row := "| " + cost.Situation + " | " + cost.Requests + " |"
+		t.Log(row)
+		if err == nil && !strings.Contains(string(readme), row) {
+			t.Errorf("the README has no row %q", row)
+		}
+	}
+}

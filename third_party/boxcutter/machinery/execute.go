@@ -215,6 +215,9 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 // record, such as after a restart, a normalized value cannot be told from a change of
 // another actor. If the dry run fails, the write reports the error.
 func (e *ObjectEngine) isNormalized(ctx context.Context, p *plan) bool {
+	if _, err := applyConfiguration(p.desired); err != nil {
+		return false // without a request
+	}
 	// With force: the fields of a create count as another manager's fields until they are migrated.
 	planned, _ := p.desired.DeepCopyObject().(Object)
 	asRead(planned, p.actual)

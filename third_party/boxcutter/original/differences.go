@@ -53,13 +53,16 @@ func readDifferences(path string) ([]difference, error) {
 	return rows, nil
 }
 
-// compare returns a line for each failure without a row, and for each row without a failure.
+// compare returns a line for each failure without a row, for each panic that ended a package, and for each row without a failure.
 func compare(result result, rows []difference) []string {
 	var problems []string
 	for _, test := range result.failed {
 		if !slices.ContainsFunc(rows, func(d difference) bool { return d.covers(test) }) {
 			problems = append(problems, failedUnexpectedly+test+"\n"+result.output[test])
 		}
+	}
+	for _, test := range result.panicked {
+		problems = append(problems, "a panic ended the package, so that other tests did not run: "+test)
 	}
 	for _, row := range rows {
 		if !slices.ContainsFunc(result.failed, row.covers) {

@@ -18,7 +18,9 @@ import (
 // result has the tests without subtests that passed or failed, as "TestName/subtest".
 type result struct {
 	passed, failed []string
-	output         map[string]string
+	// panicked are the tests whose panic ended their package: its other tests may not have run.
+	panicked []string
+	output   map[string]string
 }
 
 // event is a line of go test -json, see go doc cmd/test2json.
@@ -65,6 +67,9 @@ func readEvents(in io.Reader) (result, error) {
 		switch {
 		case e.Action == "output":
 			out.output[e.Test] += e.Output
+			if strings.HasPrefix(e.Output, "panic: ") {
+				out.panicked = append(out.panicked, e.Test)
+			}
 		case e.Test == "" && e.Action == "fail" && !failed[e.Package]:
 			broken = errors.Join(broken, fmt.Errorf("%s failed without a failed test:\n%s", e.Package, out.output[""]))
 		case e.Test != "" && (e.Action == "pass" || e.Action == "fail"):

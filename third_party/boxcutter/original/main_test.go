@@ -37,6 +37,14 @@ func TestCompare_ReportsOtherFailuresAndStaleRows(t *testing.T) {
 	}
 }
 
+func TestReadEvents_PanicEndsAPackage(t *testing.T) {
+	result, err := readEvents(strings.NewReader(`{"Action":"output","Package":"p","Test":"TestA","Output":"panic: wrong\n"}{"Action":"fail","Package":"p","Test":"TestA"}{"Action":"fail","Package":"p"}`))
+	problems := strings.Join(compare(result, []difference{{test: "TestA"}}), "\n")
+	if err != nil || !strings.Contains(problems, "other tests did not run: TestA") {
+		t.Errorf("got %q, %v", problems, err)
+	}
+}
+
 func TestReadEvents_PackageWithoutFailedTest(t *testing.T) {
 	_, err := readEvents(strings.NewReader(`{"Action":"output","Package":"p","Output":"does not compile\n"}{"Action":"fail","Package":"p"}`))
 	if err == nil || !strings.Contains(err.Error(), "does not compile") {

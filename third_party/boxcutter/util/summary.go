@@ -74,8 +74,8 @@ func objectIssues(object machinery.ObjectResult) []string {
 }
 
 // SummarizeRevisionTeardownResult summarizes a teardown in one line: the active phase
-// with the objects that it waits for, the waiting phases and the gone phases. It
-// returns "" for nil.
+// with the objects that it waits for, the waiting phases and the gone phases, or else the
+// incomplete phases and the number of complete ones. It returns "" for nil.
 func SummarizeRevisionTeardownResult(result machinery.RevisionTeardownResult) string {
 	if result == nil {
 		return ""
@@ -93,7 +93,27 @@ func SummarizeRevisionTeardownResult(result machinery.RevisionTeardownResult) st
 	if gone := result.GetGonePhaseNames(); len(gone) > 0 {
 		parts = append(parts, "gone phases: "+strings.Join(gone, ", "))
 	}
+	if len(parts) == 0 {
+		parts = incompletePhases(result.GetPhases())
+	}
 	return strings.Join(parts, "; ")
+}
+
+// incompletePhases names the phases that are not complete, and counts the others.
+func incompletePhases(phases []machinery.PhaseTeardownResult) []string {
+	var names, parts []string
+	for _, phase := range phases {
+		if !phase.IsComplete() {
+			names = append(names, phase.GetName())
+		}
+	}
+	if len(names) > 0 {
+		parts = append(parts, "incomplete phases: "+strings.Join(names, ", "))
+	}
+	if complete := len(phases) - len(names); complete > 0 {
+		parts = append(parts, fmt.Sprintf("%d phase(s) completed", complete))
+	}
+	return parts
 }
 
 func awaited(phases []machinery.PhaseTeardownResult) string {

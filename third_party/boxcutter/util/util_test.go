@@ -141,3 +141,33 @@ func TestSummarizeRevisionTeardownResult_Texts(t *testing.T) {
 		t.Errorf("no result: %q", got)
 	}
 }
+
+// incomplete is a teardown without an active, waiting or gone phase, as a phase engine of the program may return it.
+type incomplete struct {
+	machinery.RevisionTeardownResult
+
+	phases []machinery.PhaseTeardownResult
+}
+
+func (incomplete) IsComplete() bool                             { return false }
+func (incomplete) GetActivePhaseName() (string, bool)           { return "", false }
+func (incomplete) GetWaitingPhaseNames() []string               { return nil }
+func (incomplete) GetGonePhaseNames() []string                  { return nil }
+func (i incomplete) GetPhases() []machinery.PhaseTeardownResult { return i.phases }
+
+type tornDown struct {
+	machinery.PhaseTeardownResult
+
+	name     string
+	complete bool
+}
+
+func (d tornDown) GetName() string  { return d.name }
+func (d tornDown) IsComplete() bool { return d.complete }
+
+func TestSummarizeRevisionTeardownResult_Incomplete(t *testing.T) {
+	result := incomplete{phases: []machinery.PhaseTeardownResult{tornDown{name: "deploy"}, tornDown{name: "configure", complete: true}}}
+	if got, want := util.SummarizeRevisionTeardownResult(result), "incomplete phases: deploy; 1 phase(s) completed"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
