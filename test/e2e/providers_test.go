@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -66,35 +67,85 @@ func (h *harness) in(t *testing.T) *harness {
 func (h *harness) installsAndRemoves(group bundles.Group) {
 	h.Helper()
 	objects := h.objectsOf(group.Bundles)
-	settings := &v1alpha1.ClusterAPI{} // the installer creates it only at its first start
-	settings.Name = v1alpha1.ClusterAPIName
-	h.must(client.IgnoreAlreadyExists(h.Create(h.Context(), settings)))
-	var took []time.Duration
-	step := func(release, version string, bundles ...extractor.Bundle) {
-		h.Helper()
-		if h.last != nil {
-			h.last.terminate()
-		}
-		start := time.Now()
-		h.releaseBundles(bundles...)
-		h.start(release)
-		h.within(15*time.Minute, version+" is installed", func() error { return h.unsettled(version) })
-		took = append(took, time.Since(start).Round(time.Second))
-	}
+	upgrade := h.upgrader()
 	other := aws("v1")
 	other.Kind = "OtherCluster" // no real kind, because the kind of a CRD cannot be changed
 	without := []extractor.Bundle{core("v1").Bundle(), other.Bundle()}
-	step("4.22.0", "4.22.0-1", group.Bundles...)
+	installed := upgrade(group.Bundles...)
 	h.expect(objects, true)
-	step("4.22.1", "4.22.1-2", without...)
+	dropped := upgrade(without...)
 	h.expect(slices.DeleteFunc(slices.Clone(objects), among(h.objectsOf(without))), false)
-	step("4.22.2", "4.22.2-3", group.Bundles...)
+	again := upgrade(group.Bundles...)
 	h.expect(objects, true)
 	start := time.Now()
 	h.uninstall()
 	h.expect(objects, false)
 	h.Logf("%d providers, %d objects: installed in %s, dropped in %s, installed again in %s, uninstalled in %s",
-		len(group.Bundles), len(objects), took[0], took[1], took[2], time.Since(start).Round(time.Second))
+		len(group.Bundles), len(objects), installed, dropped, again, time.Since(start).Round(time.Second))
+}
+
+// upgrader returns a function that releases bundles, waits until they are installed, and returns the time that it took.
+func (h *harness) upgrader() func(...extractor.Bundle) time.Duration {
+	h.Helper()
+	settings := &v1alpha1.ClusterAPI{} // the installer creates it only at its first start
+	settings.Name = v1alpha1.ClusterAPIName
+	h.must(client.IgnoreAlreadyExists(h.Create(h.Context(), settings)))
+	number := 0
+	return func(bundles ...extractor.Bundle) time.Duration {
+		h.Helper()
+		if h.last != nil {
+			h.last.terminate()
+		}
+		start := time.Now()
+		number++
+		release := fmt.Sprintf("4.22.%d", number)
+		h.releaseBundles(bundles...)
+		h.start(release)
+		h.within(15*time.Minute, release+" is installed", func() error { return h.unsettled(fmt.Sprintf("%s-%d", release, number)) })
+		return time.Since(start).Round(time.Second)
+	}
+}
+
+// TestForks_UpgradedOneAfterTheOther installs the bundles of the forks in OLD_FORKS, and upgrades one fork after the other to its
+// bundle in FORKS. Each upgrade removes the objects that the newer bundle does not contain, and then everything is uninstalled.
+func TestForks_UpgradedOneAfterTheOther(t *testing.T) {
+	release, err := bundles.Forks("OLD_FORKS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer, err := bundles.Forks("FORKS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(release) == 0 || len(newer) == 0 {
+		t.Skip("needs repositories of providers in OLD_FORKS and in FORKS")
+	}
+	h := connect(t, controlplane.Fresh(t))
+	h.prepare()
+	h = h.in(t)
+	upgrade := h.upgrader()
+	upgrade(release...)
+	upgraded := 0
+	for i, old := range release {
+		name := old.Metadata.ProviderName
+		found := slices.IndexFunc(newer, func(b extractor.Bundle) bool { return b.Metadata.ProviderName == name })
+		if found < 0 || newer[found].Metadata.ContentID == old.Metadata.ContentID { // the same content is the same version
+			continue
+		}
+		release[i] = newer[found]
+		took := upgrade(release...)
+		objects := h.objectsOf(release)
+		h.expect(objects, true)
+		dropped := slices.DeleteFunc(h.objectsOf([]extractor.Bundle{old}), among(objects))
+		h.expect(dropped, false)
+		t.Logf("%s %s -> %s in %s, %d objects dropped", name, old.Metadata.ProviderVersion, release[i].Metadata.ProviderVersion, took, len(dropped))
+		upgraded++
+	}
+	if upgraded == 0 {
+		t.Error("no fork differs between OLD_FORKS and FORKS")
+	}
+	h.uninstall()
+	h.expect(h.objectsOf(release), false)
 }
 
 // objectsOf returns the identities of the objects of bundles, with the version of each kind.
