@@ -40,7 +40,7 @@ var clusterctlRules = []contract.Rule{{
 	Check:    checkOneProvider,
 }, {
 	ID:       "clusterctl/manager-container",
-	Severity: contract.Error,
+	Severity: contract.Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "The pod with the provider's controllers MUST have a container named manager: tools find the image and the flags in it.",
 	Fix:      "Name the container manager.",
