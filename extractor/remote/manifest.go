@@ -75,7 +75,7 @@ func parseManifest(raw []byte) (*imageManifest, error) {
 func parseSchema1(raw []byte) (*imageManifest, error) {
 	m, err := manifest.Schema1FromManifest(raw)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the manifest of schema version 1: %w", err)
+		return nil, fmt.Errorf("parsing the manifest of schema version 1: %w; push the image again with a manifest of schema version 2", err)
 	}
 	out := &imageManifest{schema1: true}
 	for _, layer := range m.LayerInfos() {
@@ -145,7 +145,7 @@ func checkBlob(what string, d v1.Descriptor, most int64) error {
 // checkDigest accepts the digests of blobs that containers/image can verify: SHA-256, SHA-384 and SHA-512.
 func checkDigest(what string, d v1.Descriptor) error {
 	if err := digest.Digest(d.Digest.String()).Validate(); err != nil {
-		return fmt.Errorf("the %s has the digest %q: %w", what, d.Digest, err)
+		return fmt.Errorf("the %s has the digest %q, want sha256, sha384 or sha512: %w", what, d.Digest, err)
 	}
 	return nil
 }
