@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
@@ -48,7 +49,7 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, bundle.Metadata.ClusterProfile == extractor.OpenShift)
 		objects, errs := read(bundle, variables, pack)
 		set.Operands[i] = operandOf(bundle, objects)
-		applied, wrong := settings.Apply(set.Operands[i].Objects)
+		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables))
 		set.Operands[i].Settings = applied
 		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong))
 		all, names = append(all, objects...), append(names, bundle.Metadata.ProviderName)
@@ -59,6 +60,17 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 		return Set{}, err
 	}
 	return set, nil
+}
+
+// setBy returns the objects of a bundle with the name of the variable in place of each value that the settings give, so that the fields of
+// each variable are known; nil if there is no such variable.
+func setBy(bundle extractor.Bundle, settings setting.Component, values map[string]string) []*unstructured.Unstructured {
+	marked := settings.Marked(values)
+	if marked == nil {
+		return nil
+	}
+	objects, _ := read(bundle, marked, func(*unstructured.Unstructured) error { return nil }) // errors are reported with the values
+	return operandOf(bundle, objects).Objects
 }
 
 func operandOf(bundle extractor.Bundle, objects []rendered) Operand {

@@ -15,9 +15,9 @@ import (
 
 // Apply changes the objects of a component, and returns the names of the settings that it has applied, such as
 // "featureGates[ClusterTopology]". The settings do not conflict: an error reports each field that two of them set. CRDs
-// may be packed (internal/crdpack).
-func (c Component) Apply(objects []*unstructured.Unstructured) (names []string, errs field.ErrorList) {
-	a := &application{objects: objects, setBy: map[string]string{}}
+// may be packed (internal/crdpack). marked are the objects with the values of Marked, from which the fields of variables are known.
+func (c Component) Apply(objects, marked []*unstructured.Unstructured) (names []string, errs field.ErrorList) {
+	a := &application{objects: objects, setBy: c.setByVariables(marked)}
 	a.place(c.placement)
 	if c.Own == nil {
 		return a.names, nil
@@ -52,7 +52,7 @@ func (a *application) change(setting, name *field.Path, obj *unstructured.Unstru
 		a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("%s: %v", object.Describe(before), err)))
 		return
 	}
-	for _, changed := range object.ChangedFields(before.Object, obj.Object) {
+	for _, changed := range object.ChangedFields(byField(before), byField(obj)) {
 		key := object.Describe(before) + " " + changed
 		if by, found := a.setBy[key]; found && by != setting.String() {
 			a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("%s also sets %s of %s", by, changed, object.Describe(before))))

@@ -222,6 +222,10 @@ func (a *application) switchFeatures(path *field.Path, gates []v1alpha1.FeatureG
 					continue
 				}
 				found = true
+				if by := a.variableOfGate(obj, gate.Name); by != "" { // even if both have the same value
+					a.errs = append(a.errs, field.Forbidden(path.Key(gate.Name), by+" also sets the feature gate"))
+					continue
+				}
 				a.change(path, path.Key(gate.Name), obj, func(*unstructured.Unstructured) error {
 					setFeatureGate(container, gate)
 					return nil
@@ -232,6 +236,16 @@ func (a *application) switchFeatures(path *field.Path, gates []v1alpha1.FeatureG
 			a.errs = append(a.errs, field.NotSupported(path.Index(i).Child("name"), gate.Name, slices.Compact(slices.Sorted(slices.Values(known)))))
 		}
 	}
+}
+
+// variableOfGate returns the variable in the settings that sets a feature gate of a Deployment; empty if there is none.
+func (a *application) variableOfGate(obj *unstructured.Unstructured, gate string) string {
+	for key, by := range a.setBy {
+		if strings.HasPrefix(key, object.Describe(obj)+" ") && strings.HasSuffix(key, ".args.feature-gates."+gate) && strings.Contains(by, ".variables[") {
+			return by
+		}
+	}
+	return ""
 }
 
 const featureGatesFlag = "--feature-gates="

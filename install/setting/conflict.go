@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Marks of the value of a variable, from Unicode's private use area. They are valid in YAML without quotes.
+const markStart, markEnd = "\ue000", "\ue001"
+
+// Marked returns the values of variables with the marked name of the variable in place of each value in the settings; nil if there is none.
+func (c Component) Marked(values map[string]string) map[string]string {
+	if c.Own == nil || len(c.Own.Variables) == 0 {
+		return nil
+	}
+	marked := maps.Clone(values)
+	for _, setting := range c.Own.Variables {
+		marked[setting.Name] = markStart + setting.Name + markEnd
+	}
+	return marked
+}
+
+// setByVariables returns the setting of each field that depends on a variable in the settings.
+func (c Component) setByVariables(marked []*unstructured.Unstructured) map[string]string {
+	setBy := map[string]string{}
+	for _, obj := range marked {
+		eachText(byField(obj), "", func(path, text string) {
+			for _, rest := range strings.Split(text, markStart)[1:] {
+				if name, _, whole := strings.Cut(rest, markEnd); whole {
+					setBy[object.Describe(obj)+" "+path] = c.path.Child("variables").Key(name).String()
+				}
+			}
+		})
+	}
+	return setBy
+}
+
+// eachText calls visit for each text in a value, with the path that object.ChangedFields has for it.
+func eachText(value any, path string, visit func(path, text string)) {
+	switch value := value.(type) {
+	case string:
+		visit(path, value)
+	case map[string]any:
+		for key, field := range value {
+			eachText(field, strings.TrimPrefix(path+"."+key, "."), visit)
+		}
+	case []any:
+		for i, item := range value {
+			eachText(item, fmt.Sprintf("%s[%d]", path, i), visit)
+		}
+	}
+}
+
+// byField returns the content of an object in a form in which two settings change the same field only if they conflict: arguments of
+// containers are a map by flag, and feature gates one by name.
+func byField(obj *unstructured.Unstructured) map[string]any {
+	if object.PodSpec(obj) == nil {
+		return obj.Object
+	}
+	obj = obj.DeepCopy()
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range object.MapsAt(object.PodSpec(obj), list) {
+			if arguments, isList := container["args"].([]any); isList {
+				container["args"] = byFlag(arguments)
+			}
+		}
+	}
+	return obj.Object
+}
+
+// byFlag returns arguments by flag; those without a flag by their index.
+func byFlag(arguments []any) map[string]any {
+	flags := map[string]any{}
+	for i := 0; i < len(arguments); i++ {
+		text, _ := arguments[i].(string)
+		flag := flagOf(text)
+		switch _, value, hasValue := strings.Cut(text, "="); {
+		case flag == "":
+			flags[fmt.Sprint(i)] = arguments[i]
+		case "--"+flag+"=" == featureGatesFlag && hasValue:
+			gates := map[string]any{}
+			for gate := range strings.SplitSeq(value, ",") {
+				name, enabled, _ := strings.Cut(strings.TrimSpace(gate), "=")
+				gates[name] = enabled
+			}
+			flags[flag] = gates
+		case hasSeparateValue(arguments, i):
+			flags[flag] = arguments[i+1]
+			i++
+		default:
+			flags[flag] = value
+		}
+	}
+	return flags
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setting
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/variable"
+)
+
+// templated is a manager whose arguments have variables.
+const templated = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: capi, namespace: capi-system}
+spec:
+  template:
+    spec:
+      containers:
+      - name: manager
+        image: capi
+        args: ["--feature-gates=MachinePool=${EXP_MACHINE_POOL:=false},ClusterTopology=${CLUSTER_TOPOLOGY:=false}", "--v=${LOGLEVEL:=0}"]
+`
+
+// Two settings of one argument or of one feature gate conflict, and settings of different ones do not.
+func TestApply_ConflictsByArgumentAndGate(t *testing.T) {
+	t.Parallel()
+	gate := func(name string) []v1alpha1.FeatureGate { return []v1alpha1.FeatureGate{{Name: name, Enabled: true}} }
+	args := func(args ...string) *v1alpha1.DeploymentSettings { return &v1alpha1.DeploymentSettings{Args: args} }
+	patch := func(text string) []v1alpha1.Patch {
+		return []v1alpha1.Patch{{Target: v1alpha1.PatchTarget{Group: "apps", Kind: "Deployment"}, Patch: text}}
+	}
+	variables := []v1alpha1.Variable{{Name: "CLUSTER_TOPOLOGY", Value: "true"}, {Name: "LOGLEVEL", Value: "5"}}
+	for name, test := range map[string]struct {
+		own  v1alpha1.ComponentSettings
+		want string
+	}{
+		"a variable and its gate":                {v1alpha1.ComponentSettings{FeatureGates: gate("ClusterTopology")}, "featureGates[ClusterTopology]: Forbidden: spec.components[1].variables[CLUSTER_TOPOLOGY] also sets the feature gate"},
+		"a variable and another gate":            {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool")}, ""},
+		"a variable and its argument":            {v1alpha1.ComponentSettings{Deployment: args("--v=4")}, "deployment.args: Forbidden: spec.components[1].variables[LOGLEVEL] also sets spec.template.spec.containers[0].args.v"},
+		"a variable and another argument":        {v1alpha1.ComponentSettings{Deployment: args("--watch-filter=a")}, ""},
+		"a gate and an added argument":           {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool"), Deployment: args("--watch-filter=a")}, ""},
+		"a gate and all gates, with another one": {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool"), Deployment: args("--feature-gates=MachinePool=false,ClusterTopology=true", "--x=y")}, "spec.components[1].featureGates also sets spec.template.spec.containers[0].args.feature-gates.MachinePool"},
+		"a variable and a patch of its argument": {v1alpha1.ComponentSettings{Patches: patch(`[{"op": "replace", "path": "/spec/template/spec/containers/0/args/1", "value": "--v=9"}]`)}, "patches[0]: Forbidden: spec.components[1].variables[LOGLEVEL] also sets"},
+		"resources and a patch of them": {
+			v1alpha1.ComponentSettings{
+				Deployment: &v1alpha1.DeploymentSettings{Resources: &v1alpha1.Resources{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}},
+				Patches:    patch("spec: {template: {spec: {containers: [{name: manager, resources: {limits: {memory: 2Gi}}}]}}}"),
+			}, "patches[0]: Forbidden: spec.components[1].deployment.resources also sets spec.template.spec.containers[0].resources.limits.memory",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.own.Variables = variables
+			own := settingsOf(test.own)
+			values, errs := own.Values(nil, []byte(templated), false)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			render := func(values map[string]string) string {
+				return string(variable.Substitute([]byte(templated), values, func(_ int, err error) { t.Error(err) }))
+			}
+			_, errs = own.Apply(objectsOf(t, render(values)), objectsOf(t, render(own.Marked(values))))
+			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) == 0 || !strings.Contains(errs[0].Error(), test.want)) {
+				t.Errorf("got %v, want %q", errs, test.want)
+			}
+		})
+	}
+}
