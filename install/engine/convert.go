@@ -31,6 +31,9 @@ func (o Owners) phasesOf(name string, result machinery.RevisionResult, err error
 	if finding := findingIn(err, name); finding != nil {
 		return []Phase{{Name: name, Rejection: rejectionOf(finding)}}, nil
 	}
+	if err == nil && (result == nil || len(result.GetPhases()) == 0) { // nothing is known of the phase: it must not count as complete
+		return []Phase{{Name: name}}, nil
+	}
 	if result == nil {
 		return nil, err
 	}

@@ -263,3 +263,15 @@ func TestRejection_NamesThePhaseAndItsDefect(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A phase of which boxcutter returns no result is not complete: a list without phases would count as a complete revision.
+func TestPhasesOf_NoResult(t *testing.T) {
+	phases, err := Owners{}.phasesOf("core", nil, nil)
+	if err != nil || len(phases) != 1 || phases[0].Name != "core" || (Result{Phases: phases}).Complete() {
+		t.Errorf("phases %+v, error %v", phases, err)
+	}
+	down := errors.New("down")
+	if phases, err := (Owners{}).phasesOf("core", nil, down); phases != nil || !errors.Is(err, down) {
+		t.Errorf("after an error: phases %+v, error %v", phases, err)
+	}
+}
