@@ -77,6 +77,8 @@ type Reconciler struct {
 	confirmed snapshot.Confirmed
 	// searched are the versions that were known when the last search found no orphans; nil if there was none.
 	searched sets.Set[string]
+	// refused is the time until the next attempt after the last rejection; 0 without one.
+	refused time.Duration
 	// rejected are the objects that the API server has rejected since the last attempt without a rejection.
 	rejected sets.Set[object.Identity]
 	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
@@ -140,6 +142,10 @@ func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 // result of the reconcile.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) (reconcile.Result, error) {
 	r.log.failure(ctx, outcome)
+	progressed := status.Advanced(cluster.Status.Versions, outcome.Phases)
+	if r.refused = nextAttempt(r.refused, outcome.Reason, progressed); r.refused > 0 {
+		outcome.RecheckWithin(r.refused)
+	}
 	var reported status.Reported
 	var err error
 	if cluster.Name == "" {
@@ -154,7 +160,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if r.Progressed != nil && status.Advanced(cluster.Status.Versions, outcome.Phases) {
+	if r.Progressed != nil && progressed {
 		r.Progressed()
 	}
 	return reported.Result(outcome)
@@ -273,6 +279,18 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)
 	}
 	return out
+}
+
+// nextAttempt returns the time until the next attempt after a rejection, of which last is the former; 0 after other outcomes. It begins with a
+// second and doubles, because the API server may reject one object after the other. Progress begins anew.
+func nextAttempt(last time.Duration, why reason.Reason, progressed bool) time.Duration {
+	switch {
+	case why != reason.ObjectsRefused:
+		return 0
+	case progressed:
+		return rejectedRecheck
+	}
+	return min(max(rejectedRecheck, 2*last), reason.Of(why).Recheck)
 }
 
 // rejectedRecheck is the time until the next attempt if the API server has rejected other objects than before.

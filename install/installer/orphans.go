@@ -91,9 +91,11 @@ func (r *Reconciler) removeOrphans(ctx context.Context, s state, outcome *status
 	}
 	written, failed := r.Remover.RemoveOrphans(ctx, orphans)
 	outcome.Events = append(outcome.Events, orphanEvents(written)...)
-	switch err = errors.Join(err, failed); {
-	case err != nil:
-		outcome.Reason, outcome.Err = removalReason(err), err
+	switch {
+	case err != nil: // the search failed: the API server has rejected no deletion
+		outcome.Reason, outcome.Err = reason.ApplyFailed, errors.Join(err, failed)
+	case failed != nil:
+		outcome.Reason, outcome.Err = removalReason(failed), failed
 	case len(orphans) > 0:
 		outcome.Reason, outcome.Message = reason.TearingDown, "removing objects whose version does not exist: "+text.First(10, described(orphans))
 		outcome.RecheckWithin(orphanRecheck)

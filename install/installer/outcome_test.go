@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -209,6 +210,29 @@ func TestDrift_CheckOfAnAddedCRD(t *testing.T) {
 		if got := (attempt{plan: plan{version: current}, result: test.result}).driftEvents("4.22.0-4", nil); (got != nil) != test.drift {
 			t.Errorf("%s: events %v, want some: %t", name, got, test.drift)
 		}
+	}
+}
+
+// The time until the next attempt doubles up to the usual one while the API server rejects objects, and begins anew with progress.
+func TestNextAttempt(t *testing.T) {
+	var last time.Duration
+	for i, step := range []struct {
+		why        reason.Reason
+		progressed bool
+		want       time.Duration
+	}{
+		{reason.ObjectsRefused, false, time.Second}, {reason.ObjectsRefused, false, 2 * time.Second}, {reason.ObjectsRefused, false, 4 * time.Second},
+		{reason.ObjectsRefused, true, time.Second}, {reason.ObjectsRefused, false, 2 * time.Second}, {reason.RollingOut, true, 0}, {reason.ObjectsRefused, false, time.Second},
+	} {
+		if last = nextAttempt(last, step.why, step.progressed); last != step.want {
+			t.Errorf("attempt %d: %s, want %s", i, last, step.want)
+		}
+	}
+	for range 10 {
+		last = nextAttempt(last, reason.ObjectsRefused, false)
+	}
+	if want := reason.Of(reason.ObjectsRefused).Recheck; last != want {
+		t.Errorf("after many rejections: %s, want %s", last, want)
 	}
 }
 

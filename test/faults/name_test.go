@@ -35,7 +35,7 @@ func TestNameOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := nameOf(r); got != test.want {
+			if got, _ := nameOf(r); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if body, err := io.ReadAll(r.Body); string(body) != test.body || err != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -219,8 +220,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		answer(w, Fault{Status: http.StatusGone})
 		return
 	}
-	name := nameOf(r)
-	fault := p.meet(r, name)
+	name, content := nameOf(r)
+	identified := cmp.Or(name, content)
+	fault := p.meet(r, identified)
 	if observe := p.observer(); observe != nil {
 		recorder := &statusRecorder{ResponseWriter: w}
 		w = recorder
@@ -244,11 +246,11 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	case fault.Status > 0 && !fault.Late:
 		answer(w, fault)
 	default:
-		p.forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, forwardedKey{}, forwarded{fault, identity(verb(r), r, name)})))
+		p.forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, forwardedKey{}, forwarded{fault, identity(verb(r), r, identified)})))
 	}
 }
 
-// meet counts a request (with the name of a created object) and returns the fault to inject, or the zero value.
+// meet counts a request (with the name or the content of a created object) and returns the fault to inject, or the zero value.
 func (p *Proxy) meet(r *http.Request, name string) Fault {
 	verb, dryRun := verb(r), r.URL.Query().Has("dryRun")
 	p.mutex.Lock()
@@ -267,11 +269,11 @@ func identity(verb string, r *http.Request, name string) string {
 	return fmt.Sprint(verb, " ", r.URL.Path, "/", name, " ", r.URL.Query().Has("dryRun"))
 }
 
-// nameOf returns the name of the object that a request creates, in JSON or protobuf; empty for other requests, and for
-// generated names.
-func nameOf(r *http.Request) string {
+// nameOf returns the name of the object that a request creates, in JSON or protobuf; empty for other requests, for
+// generated names, and for reviews of permissions. content identifies the object then.
+func nameOf(r *http.Request) (name, content string) {
 	if r.Method != http.MethodPost {
-		return ""
+		return "", ""
 	}
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
@@ -284,7 +286,7 @@ func nameOf(r *http.Request) string {
 	} else {
 		_ = json.Unmarshal(body, object)
 	}
-	return object.Name
+	return object.Name, fmt.Sprintf("%x", sha256.Sum256(body))
 }
 
 // failing is a reader that ends with an error; nil means io.EOF.
