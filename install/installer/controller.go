@@ -282,7 +282,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 }
 
 // nextAttempt returns the time until the next attempt after a rejection, of which last is the former; 0 after other outcomes. It begins with a
-// second and doubles, because the API server may reject one object after the other. Progress begins anew.
+// second and doubles, because the API server may reject one object after the other. Progress begins again with a second.
 func nextAttempt(last time.Duration, why reason.Reason, progressed bool) time.Duration {
 	switch {
 	case why != reason.ObjectsRefused:

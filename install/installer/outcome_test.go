@@ -213,7 +213,7 @@ func TestDrift_CheckOfAnAddedCRD(t *testing.T) {
 	}
 }
 
-// The time until the next attempt doubles up to the usual one while the API server rejects objects, and begins anew with progress.
+// The time until the next attempt doubles up to the usual one while the API server rejects objects, and is a second again after progress.
 func TestNextAttempt(t *testing.T) {
 	var last time.Duration
 	for i, step := range []struct {
