@@ -243,6 +243,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	reconciler.Applier.DropVersions = reconciler.Remover.DropVersions
+	reconciler.Applier.Preflight = installer.Preflight{Live: live, DryRuns: replacer, Instance: reconciler.Remover.Instance}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).

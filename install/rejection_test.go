@@ -212,18 +212,3 @@ spec:
 	binding()
 	h.settled("4.22.0-1")
 }
-
-// The message for a changed immutable field has the command that completes the version.
-func TestUpgrade_ImmutableSelector(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
-	changed := provider{name: "cluster-api-provider-aws", kind: "infrastructure", platform: "AWS", manifests: []string{
-		strings.ReplaceAll(deployment("capa", placeholder), "{app: capa}", "{app: capa, generation: second}"),
-	}}
-	h.release(core(), changed)
-	h.reports("InstallerDegraded", "ObjectsRefused", "spec.selector", "kubectl delete deployment.apps capa -n "+namespace)
-	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa"), client.PropagationPolicy("Background")))
-	h.settled("4.22.0-2")
-}

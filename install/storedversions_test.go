@@ -5,9 +5,13 @@ package install_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,12 +54,13 @@ func (h *harness) instances(version string, number int) (check func(version stri
 	})
 	return func(version string) {
 		h.Helper()
+		stored := h.storedVersions()
 		for _, created := range all {
 			found := instanceOf(version)
 			h.must(h.Get(h.Context(), key(created), found))
 			owners := found.GetManagedFields()
-			if found.GetUID() != created.GetUID() || len(owners) != 1 || owners[0].Manager != "user" {
-				h.Errorf("%s: UID %s, want %s; field managers %v", found.GetName(), found.GetUID(), created.GetUID(), owners)
+			if found.GetUID() != created.GetUID() || len(owners) != 1 || owners[0].Manager != "user" || !slices.Contains(stored, path.Base(owners[0].APIVersion)) {
+				h.Errorf("%s: UID %s, want %s; field managers %v, want one in %v", found.GetName(), found.GetUID(), created.GetUID(), owners, stored)
 			}
 		}
 	}
@@ -100,7 +105,7 @@ func TestStoredVersions_Dropped(t *testing.T) {
 			}
 			h.release(core(), aws(versioned(test.dropped...)))
 			if test.refused {
-				h.reports("InstallerDegraded", "ObjectsRefused", machines, "status.storedVersions")
+				h.reports("InstallerDegraded", "ObjectsRefused", machines, "the release lacks version v1alpha1, in which instances are stored")
 				check("v1alpha1")
 				h.release(core(), aws(versioned("v1alpha1")))
 				h.settled(fmt.Sprint("4.22.0-", number+2))
@@ -118,4 +123,79 @@ func TestStoredVersions_Dropped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process that ends before or after any write of a migration is followed by one that completes it.
+func TestStoredVersions_CrashAtEveryWrite(t *testing.T) {
+	h := newHarness(t)
+	name := func(i int) string { return fmt.Sprint("v", i) }
+	h.release(core(), aws(versioned(name(1))))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	check, number, migrations := h.instances(name(1), 3), 1, 0
+	for i := 1; ; i++ {
+		h.release(core(), aws(versioned(name(i), name(i+1))))
+		number++
+		h.settled(fmt.Sprint("4.22.0-", number))
+
+		var writes, crashed atomic.Int64
+		end, ended := make(chan struct{}), int64(i+1)/2
+		h.onRequest.Store(new(func(request *http.Request) *http.Response {
+			if crashed.Load() == 0 && (!ofMigration(request) || writes.Add(1) != ended) {
+				return nil
+			}
+			if crashed.Add(1) == 1 {
+				close(end)
+				if i%2 == 0 { // the write is made, and its answer lost
+					return nil
+				}
+			}
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Status: "503 the process has ended", Body: http.NoBody, Request: request, Header: http.Header{}}
+		}))
+		h.release(core(), aws(versioned(name(i+1))))
+		number++
+		select {
+		case <-end:
+			h.stop()
+			h.onRequest.Store(nil)
+			h.start("4.22.0")
+			migrations++
+		case <-h.isSettled(fmt.Sprint("4.22.0-", number)):
+			h.onRequest.Store(nil)
+		}
+		h.settled(fmt.Sprint("4.22.0-", number))
+		if stored := h.storedVersions(); !slices.Equal(stored, []string{name(i + 1)}) {
+			t.Errorf("crash %d: stored versions are %v", i, stored)
+		}
+		check(name(i + 1))
+		if crashed.Load() == 0 { // fewer writes than that
+			break
+		}
+	}
+	if migrations < 8 {
+		t.Errorf("the process ended %d times, want at least before and after each of 4 writes", migrations)
+	}
+}
+
+// ofMigration reports whether a request is a write of a migration: of an instance, or of the status of the CRD.
+func ofMigration(request *http.Request) bool {
+	of := request.URL.Path
+	return request.Method == http.MethodPatch && !request.URL.Query().Has("dryRun") &&
+		(strings.Contains(of, "/machines/") || strings.HasSuffix(of, machines+"/status"))
+}
+
+// isSettled closes the channel when a version is installed.
+func (h *harness) isSettled(version string) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for h.Unsettled(context.Background(), version) != nil {
+			select {
+			case <-h.Context().Done():
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return done
 }

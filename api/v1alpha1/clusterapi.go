@@ -98,6 +98,41 @@ type ClusterAPISpec struct {
 	// driftPolicy limits the changes of other actors that the installer reverts. It takes effect at once and does not affect upgrades of the cluster.
 	// +optional
 	DriftPolicy DriftPolicy `json:"driftPolicy,omitzero"`
+
+	// acceptedRisks are risks that stop a release before its first object is written unless they are accepted. InstallerDegraded names them.
+	// Each is accepted for one release only.
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=release
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	AcceptedRisks []AcceptedRisk `json:"acceptedRisks,omitempty"`
+}
+
+// Risk is the name of a risk of a release.
+//
+// +kubebuilder:validation:Enum=BreakingCRDChange;SkippedVersions;UnsupportedContract
+type Risk string
+
+const (
+	// BreakingCRDChange: a CRD with instances changes so that instances are rejected or lose values.
+	BreakingCRDChange Risk = "BreakingCRDChange"
+	// SkippedVersions: the upgrade of a provider of Cluster API skips more than three minor versions.
+	SkippedVersions Risk = "SkippedVersions"
+	// UnsupportedContract: a provider implements no contract that the core provider supports.
+	UnsupportedContract Risk = "UnsupportedContract"
+)
+
+// AcceptedRisk is a risk that an administrator accepts for a release.
+type AcceptedRisk struct {
+	// name is the name of the risk.
+	// +required
+	Name Risk `json:"name"`
+	// release is the release version, such as 4.22.0.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Release string `json:"release"`
 }
 
 // DriftPolicy limits the changes of other actors that the installer reverts.

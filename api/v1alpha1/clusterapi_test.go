@@ -117,6 +117,11 @@ func TestSpec_Validation(t *testing.T) {
 	unmanaged := func(names ...string) func(*v1alpha1.ClusterAPI) {
 		return func(cluster *v1alpha1.ClusterAPI) { cluster.Spec.UnmanagedCRDs = names }
 	}
+	accepted := func(risk v1alpha1.Risk, release string) func(*v1alpha1.ClusterAPI) {
+		return func(cluster *v1alpha1.ClusterAPI) {
+			cluster.Spec.AcceptedRisks = []v1alpha1.AcceptedRisk{{Name: risk, Release: release}}
+		}
+	}
 	settings := func(components ...v1alpha1.ComponentSettings) func(*v1alpha1.ClusterAPI) {
 		return func(cluster *v1alpha1.ClusterAPI) { cluster.Spec.Components = components }
 	}
@@ -132,6 +137,9 @@ func TestSpec_Validation(t *testing.T) {
 		{"an unmanaged CRD", unmanaged("clusters.cluster.x-k8s.io"), ""},
 		{"an unmanaged CRD without a group", unmanaged("clusters"), "must be the name of a CRD: <plural>.<group>"},
 		{"an unmanaged CRD twice", unmanaged("clusters.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"), "Duplicate value"},
+		{"an accepted risk", accepted(v1alpha1.BreakingCRDChange, "4.22.0"), ""},
+		{"an accepted risk without a release", accepted(v1alpha1.BreakingCRDChange, ""), "spec.acceptedRisks[0].release"},
+		{"an unknown risk", accepted("Everything", "4.22.0"), `supported values: "BreakingCRDChange"`},
 		{"an override by digest", override("aws", "quay.io/me/capa@"+digest), ""},
 		{"an override from a registry with a port", override("aws", "localhost:5000/capa@"+digest), ""},
 		{"an override from an IPv6 registry", override("aws", "[::1]:5000/capa@"+digest), ""},

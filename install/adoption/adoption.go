@@ -63,6 +63,12 @@ func (c Candidates) has(o object.Identity) bool {
 	return found && o.GroupKind == object.CustomResourceDefinition
 }
 
+// Adoptable reports whether an object without the annotation may be adopted: a candidate, or a ClusterRole that the aggregation
+// controller has recreated.
+func (c Candidates) Adoptable(actual *unstructured.Unstructured) bool {
+	return c.has(object.IdentityOf(actual)) || RecreatedByAggregation(actual)
+}
+
 // Decide decides on colliding objects of a version. With an error, objects are missing in
 // the decision.
 func (a *Adopter) Decide(ctx context.Context, version string, collisions []engine.Object, former Candidates) (Decision, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -62,8 +63,9 @@ type Applier struct {
 	Certificates servingcert.Issuer
 	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
 	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
-	// Permissions checks the permissions for a version before it is rolled out.
+	// Permissions checks the permissions for a version before it is rolled out, and Preflight its objects.
 	Permissions Permissions
+	Preflight   Preflight
 
 	plans     planner
 	certified certified
@@ -82,6 +84,9 @@ type attempt struct {
 	// applied is set if result is known.
 	applied bool
 	result  engine.Result
+	// findings are those of the preflight, and risks those that the administrator accepts.
+	findings []preflight.Finding
+	risks    []v1alpha1.AcceptedRisk
 	// verdicts are those on unmanaged CRDs.
 	verdicts []compatibility.Verdict
 	// former are the CRDs that are no longer unmanaged, and refused those that are not
@@ -110,9 +115,10 @@ type attempt struct {
 //     the kinds of its objects;
 //  2. create the certificate authority, and write its bundle into the objects that trust it;
 //  3. leave out the objects that it no longer controls, if the version was superseded;
-//  4. check its unmanaged CRDs, where OpenShift's checker does not;
-//  5. apply its phases, and adopt objects;
-//  6. issue the certificates of its Services.
+//  4. judge all objects of a new version before the first one is written;
+//  5. check its unmanaged CRDs, where OpenShift's checker does not;
+//  6. apply its phases, and adopt objects;
+//  7. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
 	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: !deadline.IsZero() && !now.Before(deadline)}
 	if out.plan, out.err = r.planOf(ctx, v); out.err != nil {
@@ -150,6 +156,12 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		Incompatibility: func(ctx context.Context, crd string, number int64) (string, error) {
 			return r.incompatibility(ctx, s, crd, number)
 		},
+	}
+	if out.scope == rollout {
+		out.risks = s.Cluster.Spec.AcceptedRisks
+		if out.findings, out.err = r.preflight(ctx, s, out); out.err != nil || preflight.Blocking(out.findings) != nil {
+			return out
+		}
 	}
 	out = r.checkAndApply(ctx, s, out, now)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
@@ -240,7 +252,8 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 		how.Prepare = r.dropVersions
 	}
 	if a.scope == maintenance {
-		how.Paused = func(o object.Identity) bool { return r.contests.paused(o, now) }
+		reserved := r.reserved(ctx, s, a.plan)
+		how.Paused = func(o object.Identity) bool { return r.contests.paused(o, now) || reserved.Has(o) }
 	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)

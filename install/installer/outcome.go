@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
@@ -31,6 +32,9 @@ import (
 // in progress.
 func (a attempt) outcome() status.Outcome {
 	found := a.problems()
+	if found == nil && preflight.Blocking(a.findings) != nil {
+		found = []status.Outcome{a.blocked()}
+	}
 	if found == nil {
 		found = []status.Outcome{a.progress()}
 	}
@@ -93,7 +97,8 @@ func (a attempt) progress() status.Outcome {
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
 	default:
-		return status.Outcome{Reason: reason.RollingOut, Message: a.rollout() + a.adopted.String()}
+		message := strings.Join(append([]string{a.rollout() + a.adopted.String()}, preflight.Notes(a.findings)...), "; ")
+		return status.Outcome{Reason: reason.RollingOut, Message: message}
 	}
 }
 
@@ -155,7 +160,7 @@ func waitingFor(phase engine.Phase) (names []string) {
 
 // complete reports whether every object of the version exists and is ready.
 func (a attempt) complete() bool {
-	return a.err == nil && a.result.Complete() && a.scope != controlledOnly
+	return a.err == nil && preflight.Blocking(a.findings) == nil && a.result.Complete() && a.scope != controlledOnly
 }
 
 // available reports whether a version that is installed is available; nil if unknown.

@@ -44,6 +44,7 @@ const (
 	CheckerAbsent            Reason = "CheckerAbsent"
 	Incompatible             Reason = "Incompatible"
 	Collision                Reason = "Collision"
+	RiskNotAccepted          Reason = "RiskNotAccepted"
 	ObjectsRefused           Reason = "ObjectsRefused"
 	ObjectsForbidden         Reason = "ObjectsForbidden"
 	Contested                Reason = "Contested"

@@ -86,6 +86,9 @@ var table = []Entry{
 		Meaning: "An object already exists and has another owner. It is not modified.",
 		Step: "to have the installer adopt an object, annotate it with `" + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways +
 			"`; to leave a CRD to its owner, add it to `spec.unmanagedCRDs`; delete an object that is not needed"},
+	{Reason: RiskNotAccepted, Subject: Installer, Severity: Terminal, Recheck: recheck,
+		Meaning: "The release has a risk that an administrator must accept. No object of it was written, and the installed version stays. `BreakingCRDChange`: a CRD with instances changes so that instances are rejected or lose values. `SkippedVersions`: the upgrade of a provider of Cluster API skips more than three minor versions. `UnsupportedContract`: a provider implements no contract that the core provider supports. `capi-manifests plan --against` shows the same risks before.",
+		Step:    "install a release in between, or another provider; or accept the risk with the command in the message"},
 	{Reason: ObjectsRefused, Subject: Installer, Severity: Terminal, Recheck: recheck,
 		Meaning: "The API server, an admission webhook or an admission policy rejects objects of a phase. No object of the phase was written. If it rejects only changes of immutable fields, such as the selector of a Deployment, the message has the command that deletes the object; the installer creates it again.",
 		Step:    "correct the named objects, or the webhook or policy that rejects them; or delete an object with a changed immutable field with the command in the message"},

@@ -4,6 +4,7 @@ package removal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -16,6 +17,12 @@ import (
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
+
+// Instance names an instance of a CRD, or the reason why the instances are unknown; empty if there are none.
+func (r *Remover) Instance(ctx context.Context, crd *unstructured.Unstructured) (found string, err error) {
+	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
+	return r.instances().of(ctx, crd)
+}
 
 // of names an instance of a CRD, or the reason why the instances are unknown;
 // empty if there are none. Objects that are being deleted count.

@@ -9,10 +9,12 @@ package removal
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -39,8 +41,21 @@ type Remover struct {
 	guarded, role temporary
 	// marked are the CRDs that this process has retained, until the cache shows it; nil if it shows all.
 	marked sets.Set[string]
+	// pace limits the writes of instances.
+	pace pace
 	// migrations are the passes over instances that have not reached the end, by the UID of the CRD.
 	migrations map[types.UID]migration
+}
+
+// pace limits the rate of writes. The zero value is ready to use.
+type pace struct{ limiter flowcontrol.RateLimiter }
+
+// Wait waits until the next write is allowed.
+func (p *pace) Wait(ctx context.Context) error {
+	if p.limiter == nil {
+		p.limiter = flowcontrol.NewTokenBucketRateLimiter(migrationRate, migrationRate)
+	}
+	return p.limiter.Wait(ctx)
 }
 
 // temporary is what is known of an object of the installer that exists only during a pass.

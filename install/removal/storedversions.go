@@ -4,9 +4,11 @@ package removal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,14 +31,20 @@ import (
 // version from that list. So before a CRD is applied, its instances are written again. This stores them in the storage version. Then the list
 // is reduced to that version.
 //
-// If the new manifest lacks the storage version too, a CRD without instances first gets the versions of both. With instances it is left
-// to the administrator: only the provider knows whether its old or its new conversion webhook reads them.
+// If the new manifest lacks the storage version too, instances are first stored in its own storage version:
+//   - if the CRD in the cluster serves that version, as after a release that is replaced by the previous one, by switching the storage
+//     version of the CRD. Instances that were stored in the other version need a working conversion webhook; those that were not written
+//     since do not;
+//   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
+//     knows whether its old or its new conversion webhook reads them.
 //
 // docs/adr/0032-stored-versions.md has the alternatives.
 
 const (
 	// migrationPage is the number of instances of a list.
 	migrationPage = 200
+	// migrationRate is the number of instances that are written in a second.
+	migrationRate = 50
 	// migrationTime limits how long one pass writes instances: other versions are not reconciled meanwhile.
 	migrationTime = 20 * time.Second
 )
@@ -80,7 +89,11 @@ func (r *Remover) DropVersions(ctx context.Context, manifest *unstructured.Unstr
 	}
 	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
 	if !slices.Contains(versionsOf(manifest), storageVersion(crd)) {
-		crd, err = r.addVersions(ctx, crd, manifest, dropped)
+		if serves(crd, storageVersion(manifest)) {
+			crd, err = r.switchStorage(ctx, crd, storageVersion(manifest))
+		} else {
+			crd, err = r.addVersions(ctx, crd, manifest, dropped)
+		}
 		if crd == nil || err != nil {
 			return err
 		}
@@ -110,7 +123,7 @@ func (r *Remover) migrate(ctx context.Context, crd *unstructured.Unstructured, d
 		if err != nil {
 			return fmt.Errorf("listing the instances of %s, which drops a stored version: %w", object.Describe(crd), err)
 		}
-		if err := r.rewrite(ctx, kind, list.Items); err != nil {
+		if err := r.rewrite(ctx, kind, dropped, list.Items); err != nil {
 			return err
 		}
 		state.next, state.written = list.Continue, state.written+len(list.Items)
@@ -129,21 +142,66 @@ func (r *Remover) migrate(ctx context.Context, crd *unstructured.Unstructured, d
 	}
 }
 
-// rewrite writes instances without a change.
-func (r *Remover) rewrite(ctx context.Context, list schema.GroupVersionKind, items []metav1.PartialObjectMetadata) error {
+// rewrite writes instances without a change, except that fields which are owned in a dropped version are owned in the storage version from
+// now on: the API server forgets owners in versions that it does not know.
+func (r *Remover) rewrite(ctx context.Context, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
 	for i := range items {
-		instance := &metav1.PartialObjectMetadata{}
-		instance.SetGroupVersionKind(list.GroupVersion().WithKind(list.Kind[:len(list.Kind)-len("List")]))
-		instance.SetNamespace(items[i].Namespace)
-		instance.SetName(items[i].Name)
-		err := r.instances().permitted(ctx, migrationRules(list.Group), func(ctx context.Context) error {
-			return r.Writer.Patch(ctx, instance, client.RawPatch(apitypes.MergePatchType, []byte("{}")))
-		})
+		if err := r.pace.Wait(ctx); err != nil {
+			return fmt.Errorf("writing instances: %w", err)
+		}
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.rewriteOne(ctx, list, dropped, &items[i]) })
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("writing %s in its storage version: %w", object.Describe(instance), err)
+			items[i].SetGroupVersionKind(instanceKind(list))
+			return fmt.Errorf("writing %s in its storage version: %w", object.Describe(&items[i]), err)
 		}
 	}
 	return nil
+}
+
+// rewriteOne writes one instance. After a conflict, it is read again.
+func (r *Remover) rewriteOne(ctx context.Context, list schema.GroupVersionKind, dropped []string, listed *metav1.PartialObjectMetadata) error {
+	patch := []byte("{}")
+	if moved, changed := moveOwners(listed.ManagedFields, list.Group, dropped, list.Version); changed {
+		content, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": listed.ResourceVersion, "managedFields": moved}})
+		if err != nil {
+			return fmt.Errorf("encoding managed fields: %w", err)
+		}
+		patch = content
+	}
+	instance := &metav1.PartialObjectMetadata{}
+	instance.SetGroupVersionKind(instanceKind(list))
+	instance.SetNamespace(listed.Namespace)
+	instance.SetName(listed.Name)
+	err := r.instances().permitted(ctx, migrationRules(list.Group), func(ctx context.Context) error {
+		return r.Writer.Patch(ctx, instance, client.RawPatch(apitypes.MergePatchType, patch))
+	})
+	if apierrors.IsConflict(err) {
+		one := &metav1.PartialObjectMetadataList{}
+		one.SetGroupVersionKind(list)
+		selected := client.MatchingFields{"metadata.name": listed.Name}
+		if err := r.Live.List(ctx, one, selected, client.InNamespace(listed.Namespace)); err != nil {
+			return err
+		}
+		if len(one.Items) == 0 {
+			return nil
+		}
+		*listed = one.Items[0]
+	}
+	return err
+}
+
+// instanceKind returns the kind of the items of a list.
+func instanceKind(list schema.GroupVersionKind) schema.GroupVersionKind {
+	return list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List"))
+}
+
+// switchStorage makes another version that a CRD serves its storage version, and returns the changed CRD.
+func (r *Remover) switchStorage(ctx context.Context, crd *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
+	versions := object.MapsAt(crd.DeepCopy().Object, "spec", "versions")
+	for _, of := range versions {
+		of["storage"] = of["name"] == version
+	}
+	return r.setVersions(ctx, crd, versions)
 }
 
 // addVersions adds the versions of a manifest to a CRD without instances, so that the storage version can change, and returns the changed CRD.
@@ -161,19 +219,24 @@ func (r *Remover) addVersions(ctx context.Context, crd, manifest *unstructured.U
 			versions = append(versions, version)
 		}
 	}
+	return r.setVersions(ctx, crd, versions)
+}
+
+// setVersions sets the versions of a CRD, and returns the changed CRD when its storage version is in effect.
+func (r *Remover) setVersions(ctx context.Context, crd *unstructured.Unstructured, versions []map[string]any) (*unstructured.Unstructured, error) {
 	all := make([]any, len(versions))
 	for i, version := range versions {
 		all[i] = version
 	}
 	changed := crd.DeepCopy()
 	if err := unstructured.SetNestedField(changed.Object, all, "spec", "versions"); err != nil {
-		return nil, fmt.Errorf("adding versions to %s: %w", object.Describe(crd), err)
+		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
 	}
 	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
 	if err := r.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
-		return nil, fmt.Errorf("adding versions to %s: %w", object.Describe(crd), err)
+		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
 	}
-	log.FromContext(ctx).Info("Changed the storage version of a CRD without instances", "crd", crd.GetName(), "to", storageVersion(changed))
+	log.FromContext(ctx).Info("Changed the storage version of a CRD", "crd", crd.GetName(), "from", storageVersion(crd), "to", storageVersion(changed))
 	return changed, r.awaitVersion(ctx, changed)
 }
 
@@ -230,6 +293,11 @@ func versionsOf(crd *unstructured.Unstructured) (names []string) {
 		names = append(names, name)
 	}
 	return names
+}
+
+// serves reports whether a CRD serves a version.
+func serves(crd *unstructured.Unstructured, version string) bool {
+	return slices.ContainsFunc(object.MapsAt(crd.Object, "spec", "versions"), func(of map[string]any) bool { return of["name"] == version && of["served"] == true })
 }
 
 // storageVersion returns the name of the storage version of a CRD.

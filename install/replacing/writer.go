@@ -42,7 +42,7 @@ type Writer struct {
 func (r *Writer) Apply(ctx context.Context, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	err := r.Writer.Apply(ctx, config, options...)
 	desired, isObject := config.(client.Object)
-	if !isObject || !rejectsReplaceable(desired, err) {
+	if !isObject || !Replaces(desired, err) {
 		return err
 	}
 	all := (&client.ApplyOptions{}).ApplyOptions(options)
@@ -52,15 +52,15 @@ func (r *Writer) Apply(ctx context.Context, config runtime.ApplyConfiguration, o
 // Patch applies a patch. Only one that contains the whole object can replace it.
 func (r *Writer) Patch(ctx context.Context, desired client.Object, patch client.Patch, options ...client.PatchOption) error {
 	err := r.Writer.Patch(ctx, desired, patch, options...)
-	if patch.Type() != types.ApplyPatchType || !rejectsReplaceable(desired, err) {
+	if patch.Type() != types.ApplyPatchType || !Replaces(desired, err) {
 		return err
 	}
 	all := (&client.PatchOptions{}).ApplyOptions(options)
 	return r.replace(ctx, desired, all.DryRun, func() error { return r.Writer.Patch(ctx, desired, patch, options...) })
 }
 
-// rejectsReplaceable reports whether the API server rejects only the immutable field of a replaceable object.
-func rejectsReplaceable(desired client.Object, err error) bool {
+// Replaces reports whether the writer replaces an object, because the API server rejects only its immutable field with this error.
+func Replaces(desired client.Object, err error) bool {
 	field, replaceable := immutable[desired.GetObjectKind().GroupVersionKind().GroupKind()]
 	rejected, isStatus := errors.AsType[*apierrors.StatusError](err)
 	if !replaceable || !isStatus || !apierrors.IsInvalid(err) {

@@ -39,7 +39,7 @@ func TestRejectsReplaceable(t *testing.T) {
 		binding := &unstructured.Unstructured{}
 		binding.SetAPIVersion("rbac.authorization.k8s.io/v1")
 		binding.SetKind(test.kind)
-		if got := rejectsReplaceable(binding, test.err); got != test.want {
+		if got := Replaces(binding, test.err); got != test.want {
 			t.Errorf("%s: replaced %t, want %t", name, got, test.want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -140,11 +139,7 @@ func errorsWith(t *testing.T, a accessor, version string, schema any) (count int
 // accessors reads the source of Cluster API.
 func accessors(t *testing.T) (all []accessor) {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "internal", "contract", "*.go"))
+	files, err := filepath.Glob(filepath.Join(sourceOfClusterAPI(t), "internal", "contract", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

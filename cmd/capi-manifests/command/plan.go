@@ -41,8 +41,10 @@ roles; "capi-manifests rbac" writes them.
 With --against, the installation in a cluster is previewed with dry runs of the installer's writes. Installed objects that the
 release lacks come first: they would be removed, or, as CRDs with instances, retained. Each object of the release would be created,
 changed (with the fields, and whether pods restart), kept, adopted from cluster-capi-operator, or rejected. Objects of that
-operator that would stay are listed too, and the permissions that the installer lacks with the roles of the cluster. The exit code is 1
-if the installation would stop at a rejected object or at one of another owner. Without the permission patch, fields are compared instead.
+operator that would stay are listed too, and the permissions that the installer lacks with the roles of the cluster. Without the permission
+patch, fields are compared instead. The findings of the installer's own preflight follow: objects of other owners, immutable fields, stored
+versions, and the risks that spec.acceptedRisks can accept, such as breaking changes of CRDs with instances; and notes about the way back.
+The exit code is 1 if the installation would stop.
 
 With --signature-policy the verdict of the policy on each image is shown, and an image that it does not accept is an error: such a
 cluster does not install it. Without the flag the verdicts of this machine's policy are shown only.
@@ -188,7 +190,7 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	}
 	p.Signatures = signatures
 	if f.cluster != "" {
-		err = f.compare(cmd, &p, phases, clusterProfileOf(results))
+		err = f.compare(cmd, &p, set, phases, clusterProfileOf(results))
 	} else {
 		p.MissingPermissions, err = f.missingInShippedRoles(phases, clusterProfileOf(results))
 	}
@@ -213,7 +215,7 @@ func (f *planFlags) missingInShippedRoles(phases []revision.Phase, profile extra
 }
 
 // compare adds the effects of the phases on the cluster of a kubeconfig to a report, and the permissions that the installer lacks there.
-func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []revision.Phase, profile extractor.ClusterProfile) error {
+func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operand.Set, phases []revision.Phase, profile extractor.ClusterProfile) error {
 	if f.cluster == apiserver.Embedded {
 		return cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
 	}
@@ -222,7 +224,7 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []r
 		return err
 	}
 	defer stop()
-	if p.Cluster, err = planreport.Actions(cmd.Context(), cluster, phases, f.unmanaged); err != nil {
+	if err := p.Compare(cmd.Context(), cluster, set, phases, f.unmanaged); err != nil {
 		return err
 	}
 	roles, err := planreport.RolesIn(cmd.Context(), cluster)

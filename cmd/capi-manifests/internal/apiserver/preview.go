@@ -14,16 +14,19 @@ import (
 // Preview returns the object as it would be after an apply by a field manager, from a dry run. The object is nil unless the answer is
 // contract.Accepted.
 func (c *Cluster) Preview(ctx context.Context, desired *unstructured.Unstructured, manager string) (*unstructured.Unstructured, contract.Answer, error) {
-	resource, err := c.resource(desired)
-	if err != nil {
-		answer, err := c.toAnswer(ctx, desired, err)
-		return nil, answer, err
-	}
-	options := metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: true}
-	result, err := resource.Apply(ctx, desired.GetName(), desired, options)
+	result, err := c.Apply(ctx, desired, manager)
 	if err != nil {
 		answer, err := c.toAnswer(ctx, desired, err)
 		return nil, answer, err
 	}
 	return result, contract.Answer{}, nil
+}
+
+// Apply returns the object as it would be after an apply by a field manager, from a dry run. The error is that of the API server.
+func (c *Cluster) Apply(ctx context.Context, desired *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
+	resource, err := c.resource(desired)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Apply(ctx, desired.GetName(), desired, metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: true})
 }

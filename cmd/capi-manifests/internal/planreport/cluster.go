@@ -14,7 +14,9 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
@@ -46,48 +48,78 @@ type Action struct {
 func (a Action) Blocks() bool { return a.Action == Reject || a.Action == predecessor.Collide }
 
 // BlockedError reports a release whose installation would stop.
-type BlockedError struct{ Objects int }
+type BlockedError struct {
+	// Objects is the number of objects that the cluster rejects or that others own, and Risks the number of risks that are not accepted.
+	Objects, Risks int
+}
 
 func (e *BlockedError) Error() string {
-	return "the installation would stop: the cluster rejects, or others own, " + term.Plural(e.Objects, "object", "objects")
+	var causes []string
+	if e.Objects > 0 {
+		causes = append(causes, "the cluster rejects, or others own, "+term.Plural(e.Objects, "object", "objects"))
+	}
+	if e.Risks > 0 {
+		causes = append(causes, term.Plural(e.Risks, "risk is", "risks are")+" not accepted")
+	}
+	return "the installation would stop: " + strings.Join(causes, "; ")
 }
 
 // Blocked returns a *BlockedError if the installation in the compared cluster would stop; otherwise nil.
 func (p Report) Blocked() error {
-	count := 0
+	var found BlockedError
 	for _, action := range p.Cluster {
 		if action.Blocks() {
-			count++
+			found.Objects++
 		}
 	}
-	if count == 0 {
+	for _, finding := range preflight.Blocking(p.Preflight) {
+		if finding.Risk != "" {
+			found.Risks++
+		} else if found.Objects == 0 {
+			found.Objects++
+		}
+	}
+	if found == (BlockedError{}) {
 		return nil
 	}
-	return &BlockedError{count}
+	return &found
 }
 
-// Actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
+// Compare adds the effects of a release on a cluster to the report: the actions on objects, and the findings of the installer's preflight.
+func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, set operand.Set, phases []revision.Phase, unmanaged []string) error {
+	stored, err := storedObjects(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if p.Cluster, err = actions(ctx, cluster, stored, phases, unmanaged); err != nil {
+		return err
+	}
+	p.Preflight, err = findings(ctx, cluster, stored, preflight.Release{Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	return err
+}
+
+// actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
 // removed or retained, the objects that would be created, adopted, changed or rejected, the objects of other owners, and the objects of
 // cluster-capi-operator that would stay. It writes nothing.
-func Actions(ctx context.Context, cluster *apiserver.Cluster, phases []revision.Phase, unmanaged []string) ([]Action, error) {
+func actions(ctx context.Context, cluster *apiserver.Cluster, stored map[string][]*unstructured.Unstructured, phases []revision.Phase, unmanaged []string) ([]Action, error) {
 	var desired []*unstructured.Unstructured
 	for _, phase := range phases {
 		desired = append(desired, phase.Objects...)
 	}
-	removed, err := removals(ctx, cluster, desired, unmanaged)
+	removed, err := removals(ctx, cluster, stored, desired, unmanaged)
 	if err != nil {
 		return nil, err
 	}
-	actions := append([]Action{}, removed...)
+	all := append([]Action{}, removed...)
 	for _, o := range desired {
 		action, err := preview(ctx, cluster, o)
 		if err != nil {
 			return nil, err
 		}
-		actions = append(actions, action)
+		all = append(all, action)
 	}
 	left, err := leftBehind(ctx, cluster, desired)
-	return append(actions, left...), err
+	return append(all, left...), err
 }
 
 // preview returns the action on an object of the release. Without a dry run, because this user lacks the permission, its fields are compared.

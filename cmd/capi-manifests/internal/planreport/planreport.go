@@ -20,6 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -45,6 +46,8 @@ type Report struct {
 	// MissingPermissions are the rules that the installer lacks for the objects, with the shipped roles, or with the roles of
 	// the cluster with --against.
 	MissingPermissions []rbac.Rule `json:"missingPermissions,omitempty"`
+	// Preflight are the findings of the installer's preflight in the cluster, with --against.
+	Preflight []preflight.Finding `json:"preflight,omitempty"`
 	// Cluster are the actions on the objects of a cluster, with --against.
 	Cluster []Action `json:"cluster,omitempty"`
 }
@@ -162,6 +165,9 @@ func (p Report) Table(w *bytes.Buffer) {
 		return []string{v.Key, v.Decision, v.Scope, v.Policy, term.OrNone(v.Reason)}
 	}))
 	term.Columns(w, []string{"MISSING PERMISSION OF THE INSTALLER"}, term.Rows(p.MissingPermissions, func(rule rbac.Rule) []string { return []string{rule.String()} }))
+	term.Columns(w, []string{"PREFLIGHT", "RISK", "FINDING"}, term.Rows(p.Preflight, func(f preflight.Finding) []string {
+		return []string{effect(f), term.OrNone(string(f.Risk)), f.Message}
+	}))
 	if p.Cluster != nil {
 		term.Columns(w, []string{"ACTION", "OBJECT", "DETAILS"}, term.Rows(p.Cluster, func(a Action) []string {
 			return []string{string(a.Action), a.Object, a.details()}
@@ -172,6 +178,18 @@ func (p Report) Table(w *bytes.Buffer) {
 		fmt.Fprintf(w, "The installer lacks permissions for this release, and would report ObjectsForbidden: \"capi-manifests rbac\" writes the missing rules\n")
 	}
 	fmt.Fprintf(w, "Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits %d of %d components\n", p.admitted(), len(p.Components))
+}
+
+// effect describes the effect of a finding on the installation.
+func effect(f preflight.Finding) string {
+	switch {
+	case f.Blocks():
+		return string(f.Reason)
+	case f.Accepted:
+		return "accepted"
+	default:
+		return "note"
+	}
 }
 
 // strictTable writes the pods that the strict namespace rejects.

@@ -5,6 +5,8 @@ package planreport
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +24,7 @@ import (
 
 // removals returns the objects of the stored versions that are installed and that the release lacks: they would be removed, or, if they are CRDs
 // with instances, retained. unmanaged CRDs stay.
-func removals(ctx context.Context, cluster *apiserver.Cluster, desired []*unstructured.Unstructured, unmanaged []string) ([]Action, error) {
-	stored, err := storedObjects(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
+func removals(ctx context.Context, cluster *apiserver.Cluster, stored map[string][]*unstructured.Unstructured, desired []*unstructured.Unstructured, unmanaged []string) ([]Action, error) {
 	handled := map[string]bool{}
 	for _, o := range desired {
 		handled[object.Describe(o)] = true
@@ -35,7 +33,7 @@ func removals(ctx context.Context, cluster *apiserver.Cluster, desired []*unstru
 		handled[object.CustomResourceDefinition.Kind+" "+name] = true
 	}
 	var found []Action
-	for _, o := range stored {
+	for _, o := range slices.Concat(slices.Collect(maps.Values(stored))...) {
 		name := object.Describe(o)
 		if handled[name] {
 			continue
@@ -62,25 +60,29 @@ func removals(ctx context.Context, cluster *apiserver.Cluster, desired []*unstru
 // removalOfCRD returns the action on a CRD that the release lacks.
 func removalOfCRD(ctx context.Context, cluster *apiserver.Cluster, crd *unstructured.Unstructured) (Action, error) {
 	action := Action{Action: Remove, Object: object.Describe(crd)}
+	number, err := instancesOf(ctx, cluster, crd)
+	if number > 0 {
+		action.Action, action.Message = Retain, "it has "+term.Plural(number, "instance", "instances")
+	}
+	return action, err
+}
+
+// instancesOf returns the number of instances of a CRD.
+func instancesOf(ctx context.Context, cluster *apiserver.Cluster, crd *unstructured.Unstructured) (int, error) {
 	group, kind := object.TextAt(crd.Object, "spec", "group"), object.TextAt(crd.Object, "spec", "names", "kind")
 	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
 		if version["served"] != true {
 			continue
 		}
 		instances, err := cluster.List(ctx, schema.GroupVersionKind{Group: group, Version: object.TextAt(version, "name"), Kind: kind}, "")
-		if err != nil {
-			return action, err
-		}
-		if len(instances) > 0 {
-			action.Action, action.Message = Retain, "it has "+term.Plural(len(instances), "instance", "instances")
-		}
-		break
+		return len(instances), err
 	}
-	return action, nil
+	return 0, nil
 }
 
-// storedObjects returns the objects of all stored versions of the cluster.
-func storedObjects(ctx context.Context, cluster *apiserver.Cluster) (objects []*unstructured.Unstructured, err error) {
+// storedObjects returns the objects of each stored version of the cluster.
+func storedObjects(ctx context.Context, cluster *apiserver.Cluster) (map[string][]*unstructured.Unstructured, error) {
+	objects := map[string][]*unstructured.Unstructured{}
 	var configMaps []corev1.ConfigMap
 	for _, label := range []string{v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel} {
 		listed, err := cluster.List(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), label)
@@ -108,7 +110,7 @@ func storedObjects(ctx context.Context, cluster *apiserver.Cluster) (objects []*
 			return nil, err
 		}
 		for _, component := range set.Operands {
-			objects = append(objects, component.Objects...)
+			objects[configMap.Name] = append(objects[configMap.Name], component.Objects...)
 		}
 	}
 	return objects, nil

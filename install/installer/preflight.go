@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Preflight judges a version before its first object is written. It judges a version until nothing stops it, at each reconcile: an
+// event of an installed object causes one, and other objects are checked again after some seconds.
+type Preflight struct {
+	// Live reads objects that the cache does not have; nil skips the preflight.
+	Live client.Reader
+	// DryRuns sends the dry runs.
+	DryRuns client.Writer
+	// Instance names an instance of a CRD; empty if there are none.
+	Instance func(ctx context.Context, crd *unstructured.Unstructured) (string, error)
+
+	// passed is the key of the plan that nothing stops, and notes are the findings about it.
+	passed string
+	notes  []preflight.Finding
+}
+
+// preflight returns the findings about a version that is going to be rolled out.
+func (r *Applier) preflight(ctx context.Context, s state, a attempt) ([]preflight.Finding, error) {
+	p := &r.Preflight
+	if p.passed == a.plan.key() {
+		return p.notes, nil
+	}
+	if p.Live == nil || hasBegun(s.Cluster.Status.Version(a.plan.name)) {
+		return nil, nil
+	}
+	found, err := preflight.Check(ctx, observed{r.Engine.Reader, p}, r.release(s, a))
+	if err != nil {
+		return nil, fmt.Errorf("checking version %s before its first write: %w", a.plan.name, err)
+	}
+	if preflight.Blocking(found) == nil {
+		p.passed, p.notes = a.plan.key(), found
+	}
+	return found, nil
+}
+
+// hasBegun reports whether objects of a version were applied: they must be maintained.
+func hasBegun(version *v1alpha1.Version) bool {
+	return version != nil && slices.ContainsFunc(version.Phases, func(phase v1alpha1.Phase) bool {
+		return phase.Name != revision.Preflight && phase.State != v1alpha1.PhasePending
+	})
+}
+
+// release returns the release of an attempt.
+func (r *Applier) release(s state, a attempt) preflight.Release {
+	name := a.plan.name
+	out := preflight.Release{
+		Version: name[:max(0, strings.LastIndexByte(name, '-'))], Phases: a.plan.phases, Unchanged: a.plan.others,
+		Adoptable: a.former.Adoptable, Accepted: s.Cluster.Spec.AcceptedRisks,
+	}
+	if entry := s.Cluster.Status.Version(name); entry != nil {
+		out.Components = entry.Components
+	}
+	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil {
+		out.Installed = current.Components
+		installed := r.objectsOf(s, *current)
+		out.InstalledCRD = func(name string) *unstructured.Unstructured {
+			return installed[object.Identity{GroupKind: object.CustomResourceDefinition, Name: name}]
+		}
+	}
+	return out
+}
+
+// objectsOf returns the objects of a version; none if it cannot be read, which the attempt for that version reports.
+func (r *Applier) objectsOf(s state, entry v1alpha1.Version) map[object.Identity]*unstructured.Unstructured {
+	v, err := s.load(entry)
+	if err != nil {
+		return nil
+	}
+	p, err := r.plans.of(v)
+	if err != nil {
+		return nil
+	}
+	return revision.ByIdentity(p.phases)
+}
+
+// reserved returns the objects of the current version that it must not create again, because the desired version creates them with another
+// immutable field.
+func (r *Applier) reserved(ctx context.Context, s state, p plan) sets.Set[object.Identity] {
+	out := sets.New[object.Identity]()
+	desired := s.Cluster.Status.Version(s.Cluster.Status.DesiredVersion)
+	if desired == nil || desired.Name == p.name {
+		return out
+	}
+	next := r.objectsOf(s, *desired)
+	for id, installed := range revision.ByIdentity(p.phases) {
+		if next[id] == nil || !preflight.Reserved(installed, next[id]) {
+			continue
+		}
+		actual := installed.DeepCopy()
+		if err := r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(installed), actual); apierrors.IsNotFound(err) || err == nil && actual.GetDeletionTimestamp() != nil {
+			out.Insert(id)
+		}
+	}
+	return out
+}
+
+// observed is the cluster that the preflight reads.
+type observed struct {
+	cache client.Reader
+	*Preflight
+}
+
+// Read implements preflight.Cluster.
+func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(like.GroupVersionKind())
+	err := o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	if apierrors.IsNotFound(err) {
+		err = o.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Rejection implements preflight.Cluster.
+func (o observed) Rejection(ctx context.Context, desired *unstructured.Unstructured) error {
+	return o.DryRuns.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
+}
+
+// Instance implements preflight.Cluster.
+func (o observed) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
+	found, err := o.Preflight.Instance(ctx, crd)
+	if apierrors.IsForbidden(err) {
+		return "it may have instances: " + err.Error(), nil
+	}
+	return found, err
+}
+
+// blocked returns the outcome of an attempt that the preflight stops: the first reason, with all findings.
+func (a attempt) blocked() status.Outcome {
+	messages := map[reason.Reason][]string{}
+	var reasons []reason.Reason
+	for _, finding := range preflight.Blocking(a.findings) {
+		if messages[finding.Reason] == nil {
+			reasons = append(reasons, finding.Reason)
+		}
+		messages[finding.Reason] = append(messages[finding.Reason], finding.Message)
+	}
+	var out status.Outcome
+	for i, why := range reasons {
+		message := a.describe(why, messages[why])
+		if i == 0 {
+			out = status.Outcome{Reason: why, Message: message}
+		} else {
+			out.Message = reason.Of(why).WithStep(message) + "; " + out.Message
+		}
+	}
+	return out
+}
+
+// describe returns the message about the findings with a reason.
+func (a attempt) describe(why reason.Reason, messages []string) string {
+	switch why {
+	case reason.Collision:
+		return "objects already exist and are not managed by the installer: " + strings.Join(messages, ", ")
+	case reason.RiskNotAccepted:
+		return "version " + a.plan.name + " has risks: " + strings.Join(messages, "; ") + "; to accept: " + a.acceptance()
+	default:
+		return "version " + a.plan.name + " is not installed, because the API server rejects changes: " + strings.Join(messages, "; ")
+	}
+}
+
+// acceptance returns the command that accepts the risks.
+func (a attempt) acceptance() string {
+	accepted := slices.Clone(a.risks)
+	release := a.plan.name[:max(0, strings.LastIndexByte(a.plan.name, '-'))]
+	for _, finding := range preflight.Blocking(a.findings) {
+		if risk := (v1alpha1.AcceptedRisk{Name: finding.Risk, Release: release}); finding.Risk != "" && !slices.Contains(accepted, risk) {
+			accepted = append(accepted, risk)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"acceptedRisks": accepted}})
+	if err != nil {
+		return err.Error() // texts can always be encoded
+	}
+	return "kubectl patch clusterapi " + v1alpha1.ClusterAPIName + " --type=merge -p '" + string(patch) + "'"
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/internal/crdchange"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
+)
+
+// judgeCRD compares a CRD with the one in the cluster, as "capi-manifests diff" does. Breaking changes are findings if there are
+// instances. The content of the installed version is no risk: a release that failed is replaced.
+func (r Release) judgeCRD(ctx context.Context, cluster Cluster, one judged, actual *unstructured.Unstructured) judged {
+	if r.InstalledCRD != nil {
+		if before := r.InstalledCRD(one.desired.GetName()); before != nil && sameSchemas(before, one.desired) {
+			return one
+		}
+	}
+	old, now, err := decode(actual, one.desired)
+	if err != nil {
+		one.err = err
+		return one
+	}
+	one.notes = notesOf(old, now)
+	found := changesOf(old, now)
+	if found == nil {
+		return one
+	}
+	instance, err := cluster.Instance(ctx, actual)
+	if err != nil || instance == "" {
+		one.err = err
+		return one
+	}
+	found.Message = object.Describe(one.desired) + ": " + found.Message + "; " + instance
+	one.findings = append(one.findings, *found)
+	return one
+}
+
+// sameSchemas reports whether two CRDs, packed or not, have the same versions. The CA of a conversion webhook does not count.
+func sameSchemas(a, b *unstructured.Unstructured) bool { return object.Equal(schemas(a), schemas(b)) }
+
+// schemas returns a CRD without its metadata and its conversion.
+func schemas(crd *unstructured.Unstructured) map[string]any {
+	out, spec := maps.Clone(crd.Object), maps.Clone(object.MapAt(crd.Object, "spec"))
+	delete(spec, "conversion")
+	delete(out, "metadata")
+	delete(out, "status")
+	out["spec"] = spec
+	return out
+}
+
+// decode returns the CRD in the cluster and the one of a release in their Go type.
+func decode(actual, desired *unstructured.Unstructured) (old, now *apiextensionsv1.CustomResourceDefinition, err error) {
+	if old, err = crdchange.Decode(actual); err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", object.Describe(actual), err)
+	}
+	if desired, err = crdpack.Unpack(desired); err != nil {
+		return nil, nil, err
+	}
+	if now, err = crdchange.Decode(desired); err != nil {
+		return nil, nil, fmt.Errorf("reading %s of the release: %w", object.Describe(desired), err)
+	}
+	return old, now, nil
+}
+
+// changesOf returns the finding about the changes of a CRD with instances; nil if there is none.
+func changesOf(old, now *apiextensionsv1.CustomResourceDefinition) *Finding {
+	storage := storageOf(old)
+	if versionOf(now, storage) == nil && !serves(old, storageOf(now)) {
+		return &Finding{Reason: reason.ObjectsRefused, Message: fmt.Sprintf(
+			"the release lacks version %s, in which instances are stored; install a release with %[1]s and %s first", storage, storageOf(now))}
+	}
+	var breaking []string
+	for _, change := range crdchange.Compare(old, now) {
+		if change.Level == crdchange.Breaking && !slices.Contains(ofVersions, change.Rule) {
+			breaking = append(breaking, change.String())
+		}
+	}
+	if breaking == nil {
+		return nil
+	}
+	return &Finding{Reason: reason.RiskNotAccepted, Risk: v1alpha1.BreakingCRDChange, Message: text.First(3, breaking)}
+}
+
+// ofVersions are the rules about served versions: no instance is lost with a version.
+var ofVersions = []string{"crd/version-removed", "crd/stored-version-removed", "crd/version-unserved"}
+
+// notesOf returns notes about versions that are no longer served, and about the way back if instances are stored in a new version from now on.
+func notesOf(old, now *apiextensionsv1.CustomResourceDefinition) (notes []string) {
+	for _, version := range old.Spec.Versions {
+		if version.Served && !serves(now, version.Name) {
+			notes = append(notes, fmt.Sprintf("no longer serve %s: clients that use it get 404", version.Name))
+		}
+	}
+	switch from, to := storageOf(old), storageOf(now); {
+	case versionOf(old, to) != nil:
+		return notes
+	case serves(now, from):
+		return append(notes, fmt.Sprintf("switch to %s, which the installed release lacks: the way back stores their instances in %s again, and needs a working conversion", to, from))
+	default:
+		return append(notes, fmt.Sprintf("switch to %s and no longer serve %s: no way back while they have instances", to, from))
+	}
+}
+
+// serves reports whether a CRD serves a version.
+func serves(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
+	found := versionOf(crd, version)
+	return found != nil && found.Served
+}
+
+func versionOf(crd *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &crd.Spec.Versions[at]
+}
+
+func storageOf(crd *apiextensionsv1.CustomResourceDefinition) string {
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if at < 0 {
+		return ""
+	}
+	return crd.Spec.Versions[at].Name
+}

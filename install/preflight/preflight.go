@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package preflight judges a release as a whole before its first object is written. Otherwise a release could stop in its middle, with
+// the phases of some providers new and others old. The installer and "capi-manifests plan --against" use it.
+//
+// Its findings are about objects that exist, and about versions of providers. A new object is judged when its phase is reached: it can
+// depend on objects of earlier phases. The permissions of the installer, and unmanaged CRDs, have checks of their own.
+package preflight
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/parallel"
+)
+
+// Finding is a cause that stops a release before its first write, or a note about it.
+type Finding struct {
+	// Reason is the reason of the condition; empty for a note, which stops nothing.
+	Reason reason.Reason `json:"reason,omitempty"`
+	// Risk is the name with which an administrator accepts the finding; empty if it cannot be accepted.
+	Risk v1alpha1.Risk `json:"risk,omitempty"`
+	// Accepted is set if spec.acceptedRisks has the risk for this release.
+	Accepted bool `json:"accepted,omitempty"`
+	// Message names the object or the component, and the cause.
+	Message string `json:"message"`
+}
+
+// Blocks reports whether the release stops because of the finding.
+func (f Finding) Blocks() bool { return f.Reason != "" && !f.Accepted }
+
+// Release is a release that is going to be installed.
+type Release struct {
+	// Version is the release version.
+	Version string
+	// Phases have the objects that are going to be written, and Unchanged the other objects of the release. Their CRDs may be packed.
+	Phases, Unchanged []revision.Phase
+	// Components are the components of the release, and Installed those of the installed version; nil if there is none.
+	Components, Installed []v1alpha1.Component
+	// InstalledCRD returns a CRD of the installed version; nil if it has none with this name.
+	InstalledCRD func(name string) *unstructured.Unstructured
+	// Adoptable reports whether an object of another owner may be adopted although its annotations do not show it; nil for none.
+	Adoptable func(actual *unstructured.Unstructured) bool
+	// Accepted are the risks that the administrator accepts.
+	Accepted []v1alpha1.AcceptedRisk
+}
+
+// Cluster answers without writing.
+type Cluster interface {
+	// Read returns an object; nil if it does not exist, or may not be read.
+	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	// Rejection returns the error with which the API server rejects the installer's write of an object in a dry run.
+	Rejection(ctx context.Context, desired *unstructured.Unstructured) error
+	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
+	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
+}
+
+// concurrency is the number of objects that are judged at the same time.
+const concurrency = 8
+
+// Check returns the findings for a release, grouped by reason, and the notes.
+func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, error) {
+	var crds, others []judged
+	for _, phase := range release.Phases {
+		for _, obj := range phase.Objects {
+			switch one := (judged{phase: phase.Name, desired: obj}); {
+			case phase.Name == revision.Preflight:
+			case object.IsCRD(obj):
+				crds = append(crds, one)
+			default:
+				others = append(others, one)
+			}
+		}
+	}
+	judge := func(one judged) judged { return release.judge(ctx, cluster, one) }
+	// CRDs are judged one at a time, because their schemas take much memory.
+	all := slices.Concat(parallel.MapLimit(crds, 1, judge), parallel.MapLimit(others, concurrency, judge))
+	found := release.versions()
+	var errs []error
+	notes := map[string]int{}
+	for _, one := range all {
+		found, errs = append(found, one.findings...), append(errs, one.err)
+		for _, note := range one.notes {
+			notes[note]++
+		}
+	}
+	for i := range found {
+		found[i].Accepted = found[i].Risk != "" && slices.Contains(release.Accepted, v1alpha1.AcceptedRisk{Name: found[i].Risk, Release: release.Version})
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
+	return append(found, counted(notes)...), errors.Join(errs...)
+}
+
+// judged is an object of a release with what was found about it.
+type judged struct {
+	phase    string
+	desired  *unstructured.Unstructured
+	findings []Finding
+	// notes are predicates of a CRD.
+	notes []string
+	err   error
+}
+
+// reject adds a finding about the object.
+func (j judged) reject(why reason.Reason, message string) judged {
+	j.findings = append(j.findings, Finding{Reason: why, Message: message})
+	return j
+}
+
+// rank orders findings: those that cannot be accepted come first.
+func rank(f Finding) int {
+	return slices.Index([]reason.Reason{reason.Collision, reason.ObjectsRefused, reason.RiskNotAccepted}, f.Reason)
+}
+
+// judge compares an object with the one in the cluster.
+func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged {
+	actual, err := cluster.Read(ctx, one.desired)
+	if err != nil || actual == nil || actual.GetDeletionTimestamp() != nil {
+		one.err = err
+		return one
+	}
+	switch action := predecessor.ActionFor(one.desired, actual); {
+	case action == predecessor.Collide && !v1alpha1.AllowsAdoption(one.desired.GetAnnotations()) && (r.Adoptable == nil || !r.Adoptable(actual)):
+		return one.reject(reason.Collision, object.Describe(one.desired)+ownerOf(actual))
+	case object.IsCRD(one.desired):
+		return r.judgeCRD(ctx, cluster, one, actual)
+	case action == predecessor.Change || action == predecessor.AdoptAndChange:
+		if why := rejection(one.desired, cluster.Rejection(ctx, one.desired)); why != "" {
+			return one.reject(reason.ObjectsRefused, "phase "+one.phase+": "+why)
+		}
+	}
+	return one
+}
+
+// ownerOf names the owner of an object in parentheses.
+func ownerOf(obj *unstructured.Unstructured) string {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return " (owned by " + owner.Kind + " " + owner.Name + ")"
+	}
+	return " (no owner)"
+}
+
+// counted returns a note for each predicate, with the number of CRDs.
+func counted(notes map[string]int) (out []Finding) {
+	for _, note := range slices.Sorted(maps.Keys(notes)) {
+		out = append(out, Finding{Message: fmt.Sprintf("%d CRD(s) %s", notes[note], note)})
+	}
+	return out
+}
+
+// Blocking returns the findings that stop the release; nil if there are none.
+func Blocking(findings []Finding) (found []Finding) {
+	for _, finding := range findings {
+		if finding.Blocks() {
+			found = append(found, finding)
+		}
+	}
+	return found
+}
+
+// Notes returns the messages of notes and accepted findings.
+func Notes(findings []Finding) (messages []string) {
+	for _, finding := range findings {
+		switch {
+		case finding.Accepted:
+			messages = append(messages, "accepted risk "+string(finding.Risk)+": "+finding.Message)
+		case finding.Reason == "":
+			messages = append(messages, finding.Message)
+		}
+	}
+	return messages
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// cluster has objects, instances of all of its CRDs, and answers to dry runs.
+type cluster struct {
+	objects   []*unstructured.Unstructured
+	instance  string
+	rejection error
+	dryRuns   int
+}
+
+func (c *cluster) Read(_ context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	at := slices.IndexFunc(c.objects, func(o *unstructured.Unstructured) bool { return object.IdentityOf(o) == object.IdentityOf(like) })
+	if at < 0 {
+		return nil, nil
+	}
+	return c.objects[at], nil
+}
+
+func (c *cluster) Rejection(context.Context, *unstructured.Unstructured) error {
+	c.dryRuns++
+	return c.rejection
+}
+
+func (c *cluster) Instance(context.Context, *unstructured.Unstructured) (string, error) {
+	return c.instance, nil
+}
+
+// decode reads an object; labels is written into its metadata.
+func read(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	out := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &out.Object); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const ours = "labels: {app.kubernetes.io/managed-by: " + v1alpha1.Prefix + "}"
+
+func deployment(labels, app string) string {
+	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: capa, namespace: providers, %s}, spec: {selector: {matchLabels: {app: %s}}}}", labels, app)
+}
+
+// crd is a CRD with versions, each "name", "name,storage" or "name,unserved", and the properties of their schemas.
+func crd(labels, properties string, versions ...string) string {
+	var all []string
+	for _, version := range versions {
+		name, kind, _ := strings.Cut(version, ",")
+		all = append(all, fmt.Sprintf("{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, properties: %s}}}", name, kind != "unserved", kind == "storage", properties))
+	}
+	return fmt.Sprintf("{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: xs.example.com, %s}, spec: {group: example.com, scope: Namespaced, names: {kind: X, plural: xs}, versions: [%s]}}",
+		labels, strings.Join(all, ", "))
+}
+
+func TestCheck_FindingsOfObjects(t *testing.T) {
+	t.Parallel()
+	immutableSelector := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "capa", field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), "x", "field is immutable")})
+	narrow, wide := "{mode: {type: string, enum: [a]}}", "{mode: {type: string, enum: [a, b]}}"
+	for name, test := range map[string]struct {
+		actual, desired, installed string
+		instance                   string
+		rejection                  error
+		want                       []string // the effect of each finding and a part of its message
+		dryRuns                    int
+	}{
+		"new":                                 {desired: deployment("", "a")},
+		"unchanged":                           {actual: deployment(ours, "a"), desired: deployment("", "a")},
+		"changed":                             {actual: deployment(ours, "a"), desired: deployment("", "b"), dryRuns: 1},
+		"an immutable field":                  {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, want: []string{"ObjectsRefused kubectl delete deployment.apps capa -n providers"}, dryRuns: 1},
+		"a denial, which may pass":            {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: apierrors.NewForbidden(schema.GroupResource{}, "capa", errors.New("denied")), dryRuns: 1},
+		"another owner":                       {actual: deployment("ownerReferences: [{apiVersion: v1, kind: Namespace, name: them, uid: u, controller: true}]", "a"), desired: deployment("", "a"), want: []string{"Collision Deployment providers/capa (owned by Namespace them)"}},
+		"another owner who allows it":         {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "a")},
+		"another owner, and a manifest":       {actual: deployment("", "a"), desired: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a")},
+		"a breaking change":                   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), instance: "it has instances", want: []string{"RiskNotAccepted BreakingCRDChange: v1 mode: fewer values are allowed"}},
+		"a breaking change without instances": {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage")},
+		"a return to the installed version":   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: crd("", narrow, "v1,storage"), instance: "it has instances"},
+		"a compatible change":                 {actual: crd(ours, narrow, "v1,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances"},
+		"a new storage version":               {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) switch to v2, which the installed release lacks: the way back stores their instances in v1 again"}},
+		"no way back":                         {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1,unserved", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) no longer serve v1: clients that use it get 404", "note 1 CRD(s) switch to v2 and no longer serve v1: no way back"}},
+		"a lacking storage version":           {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v2,storage"), instance: "it has instances", want: []string{"ObjectsRefused the release lacks version v1, in which instances are stored", "note no longer serve v1", "note no way back"}},
+		"the way back":                        {actual: crd(ours, wide, "v1", "v2,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances", want: []string{"note no longer serve v2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &cluster{instance: test.instance, rejection: test.rejection}
+			if test.actual != "" {
+				c.objects = append(c.objects, read(t, test.actual))
+			}
+			release := Release{Version: "1.0.0", Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}}
+			if test.installed != "" {
+				installed := read(t, test.installed)
+				release.InstalledCRD = func(string) *unstructured.Unstructured { return installed }
+			}
+			found, err := Check(t.Context(), c, release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found) != len(test.want) || c.dryRuns != test.dryRuns {
+				t.Fatalf("findings %+v and %d dry runs, want %q and %d", found, c.dryRuns, test.want, test.dryRuns)
+			}
+			for i, want := range test.want {
+				effect, part, _ := strings.Cut(want, " ")
+				risk, message, isRisk := strings.Cut(part, ": ")
+				if effect != "RiskNotAccepted" || !isRisk {
+					risk, message = "", part
+				}
+				if blocks := effect != "note"; found[i].Blocks() != blocks || blocks && string(found[i].Reason) != effect || string(found[i].Risk) != risk || !strings.Contains(found[i].Message, message) {
+					t.Errorf("finding %+v, want %q", found[i], want)
+				}
+			}
+		})
+	}
+}
+
+// A risk is accepted for one release.
+func TestCheck_AcceptedRisks(t *testing.T) {
+	t.Parallel()
+	c := &cluster{instance: "it has instances", objects: []*unstructured.Unstructured{read(t, crd(ours, "{a: {type: string}}", "v1,storage"))}}
+	for release, blocks := range map[string]bool{"1.0.0": false, "1.0.1": true} {
+		found, err := Check(t.Context(), c, Release{
+			Version: release, Accepted: []v1alpha1.AcceptedRisk{{Name: v1alpha1.BreakingCRDChange, Release: "1.0.0"}},
+			Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, crd("", "{}", "v1,storage"))}}},
+		})
+		if err != nil || len(found) != 1 || found[0].Blocks() != blocks || (len(Notes(found)) == 1) == blocks {
+			t.Errorf("release %s: findings %+v, error %v, want one that blocks: %t", release, found, err, blocks)
+		}
+	}
+}
+
+func TestReserved_OtherImmutableFields(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		installed, desired string
+		want               bool
+	}{
+		"the selector":         {deployment("", "a"), deployment("", "b"), true},
+		"the same selector":    {deployment("", "a"), deployment("labels: {x: y}", "a"), false},
+		"data":                 {"{kind: ConfigMap, data: {a: b}}", "{kind: ConfigMap, data: {a: c}}", false},
+		"data that is settled": {"{kind: ConfigMap, immutable: true, data: {a: b}}", "{kind: ConfigMap, immutable: true, data: {a: c}}", true},
+	} {
+		if got := Reserved(read(t, test.installed), read(t, test.desired)); got != test.want {
+			t.Errorf("%s: reserved %t, want %t", name, got, test.want)
+		}
+	}
+}

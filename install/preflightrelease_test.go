@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// otherSelector is the manifest of the Deployment capa with another immutable field.
+func otherSelector() string {
+	return strings.ReplaceAll(deployment("capa", placeholder), "{app: capa}", "{app: capa, generation: second}")
+}
+
+// awsWith is the provider aws with these manifests only.
+func awsWith(manifests ...string) provider {
+	return provider{name: "cluster-api-provider-aws", kind: "infrastructure", platform: "AWS", manifests: manifests}
+}
+
+// value returns the value of the ConfigMap settings of the core provider, whose phase comes first.
+func (h *harness) value() string {
+	h.Helper()
+	value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "settings").Object, "data", "value")
+	return value
+}
+
+// A release with an immutable field in its last phase and an object of another owner stops before its first write, with both in one
+// message. It continues when the administrator has made the named changes, and not before: the installed version does not create the
+// deleted Deployment again.
+func TestPreflight_NamesAllAndContinues(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	theirs := &corev1.ConfigMap{}
+	theirs.Namespace, theirs.Name = namespace, "theirs"
+	h.must(h.Create(t.Context(), theirs))
+
+	h.release(core(configMap("settings", "2")), awsWith(otherSelector(), configMap("theirs", "ours")))
+	command := "kubectl delete deployment.apps capa -n " + namespace
+	h.reports("InstallerDegraded", "Collision", "ConfigMap "+namespace+"/theirs (no owner)", "phase cluster-api-provider-aws: Deployment "+namespace+"/capa", "spec.selector", command)
+	if value := h.value(); value != "1" {
+		t.Errorf("an object of the first phase was written: %q", value)
+	}
+	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa"), client.PropagationPolicy("Background")))
+	h.eventually("the Deployment is no longer named", func() error {
+		if text := h.conditions(); strings.Contains(text, command) {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	h.reconcileTimes(2)
+	if h.object("apps/v1/Deployment", namespace, "capa") != nil || h.value() != "1" {
+		t.Error("the installed version has created the Deployment again, or the release has begun")
+	}
+	h.must(h.Delete(t.Context(), theirs))
+	h.settled("4.22.0-2")
+	if h.value() != "2" {
+		t.Error("the release is not installed")
+	}
+}
+
+// The command in the message is enough: the version continues after the deletion of the one object that it names.
+func TestPreflight_ImmutableSelector(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.release(core(configMap("settings", "2")), awsWith(otherSelector()))
+	h.reports("InstallerDegraded", "ObjectsRefused", "spec.selector", "kubectl delete deployment.apps capa -n "+namespace)
+	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa"), client.PropagationPolicy("Background")))
+	h.settled("4.22.0-2")
+}
+
+// A breaking change of a CRD stops a release only while the CRD has instances and the risk is not accepted for this release.
+func TestPreflight_BreakingCRDChange(t *testing.T) {
+	h := newHarness(t)
+	withProperties := func(properties string) string {
+		return strings.Replace(crd("machines", "Machine"), "x-kubernetes-preserve-unknown-fields: true", "properties: {spec: {type: object, properties: "+properties+"}}", 1)
+	}
+	h.release(core(configMap("settings", "1")), aws(withProperties("{mode: {type: string, enum: [a, b]}}")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+
+	h.release(core(configMap("settings", "1")), aws(withProperties("{mode: {type: string, enum: [a, b, c]}}")))
+	h.settled("4.22.0-2") // no instance, and no breaking change
+	machine := &unstructured.Unstructured{}
+	h.must(decode("{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Machine, metadata: {name: m, namespace: "+namespace+"}, spec: {mode: c}}", machine))
+	h.must(h.Create(t.Context(), machine))
+	h.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), machine))) })
+
+	narrow := aws(withProperties("{mode: {type: string, enum: [a]}}"))
+	h.release(core(configMap("settings", "2")), narrow)
+	h.reports("InstallerDegraded", "RiskNotAccepted", "CustomResourceDefinition "+machines, "v1beta1 spec.mode: fewer values are allowed", "it has instances", `"acceptedRisks":[{"name":"BreakingCRDChange","release":"4.22.0"}]`)
+	if h.value() != "1" {
+		t.Error("an object was written")
+	}
+	h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.21.0"}) // another release
+	h.reconcileTimes(2)
+	h.reports("InstallerDegraded", "RiskNotAccepted", "CustomResourceDefinition "+machines)
+	h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.22.0"})
+	h.settled("4.22.0-3")
+
+	h.accept()
+	h.release(core(configMap("settings", "3")), aws(withProperties("{}")))
+	h.reports("InstallerDegraded", "RiskNotAccepted", "field removed")
+	h.must(h.Delete(t.Context(), machine))
+	h.settled("4.22.0-4")
+}
+
+// accept sets spec.acceptedRisks.
+func (h *harness) accept(risks ...v1alpha1.AcceptedRisk) {
+	h.Helper()
+	h.eventually("spec.acceptedRisks is written", func() error {
+		cluster := h.clusterAPI()
+		cluster.Spec.AcceptedRisks = risks
+		return h.Update(h.Context(), cluster)
+	})
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// wayBackTime is the time in which the previous release is installed again.
+const wayBackTime = time.Minute
+
+// A release whose CRD stores instances in a new version, and whose pods never work, is replaced by the previous release, which lacks that
+// version. No pod answers the conversion webhook.
+func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
+	h := newHarness(t)
+	good := func() { h.release(core(), aws(crd("machines", "Machine"))) }
+	good()
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	check := h.instances("v1beta1", 3)
+	revision := 1
+	for _, test := range []struct {
+		name    string
+		more    []string // manifests of the broken release
+		arrange func(h *harness) (undo func())
+		cause   string // in the condition
+	}{
+		{name: "node selector", cause: "Unschedulable"},
+		{name: "image", cause: "ImagePullBackOff", arrange: func(h *harness) func() { return h.problemOfPods("ImagePullBackOff") }},
+		{name: "crash", cause: "CrashLoopBackOff", arrange: func(h *harness) func() { return h.problemOfPods("CrashLoopBackOff") }},
+		{name: "quota", cause: "exceeded quota", arrange: (*harness).exhaustPods},
+		{name: "webhook", cause: "failed calling webhook", more: []string{`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: test.example.com}
+webhooks:
+- name: test.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {name: webhook, namespace: ` + namespace + `}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.reportTo(t)()
+			if test.arrange != nil {
+				defer test.arrange(h)()
+			}
+			h.release(core(), awsWith(slices.Concat(converted(), test.more, []string{stuck("capa")})...))
+			revision++
+			h.reports("InstallerProgressing", "RollingOut", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", test.cause, "1 CRD(s) switch to v1beta2")
+			if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) {
+				t.Fatalf("the CRD has not switched: %v", stored)
+			}
+			began := time.Now()
+			good()
+			revision++
+			h.settled(fmt.Sprint("4.22.0-", revision))
+			if took := time.Since(began); took > wayBackTime {
+				t.Errorf("the previous release was installed again after %s, want at most %s", took, wayBackTime)
+			}
+			if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) {
+				t.Errorf("stored versions are %v", stored)
+			}
+			check("v1beta1")
+		})
+	}
+}
+
+// exhaustPods creates a quota that admits no further pod.
+func (h *harness) exhaustPods() (undo func()) {
+	h.Helper()
+	undo = h.add("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: test, namespace: " + namespace + "}\nspec: {hard: {pods: \"2\"}}\n")
+	counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
+	counted.Object["status"] = map[string]any{"hard": map[string]any{"pods": "2"}, "used": map[string]any{"pods": "2"}}
+	h.must(h.Status().Update(h.Context(), counted))
+	return undo
+}
+
+// problemOfPods gives each pod of the Deployment capa that does not run the status that a kubelet gives it, until undo is called.
+func (h *harness) problemOfPods(reason string) (undo func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			pods := &corev1.PodList{}
+			if err := h.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+				return
+			}
+			for i := range pods.Items {
+				if pod := &pods.Items[i]; strings.HasPrefix(pod.Name, "capa-") && pod.Status.Phase == corev1.PodPending && pod.Status.ContainerStatuses == nil {
+					waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+					pod.Status.Conditions = nil
+					pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "manager", State: waiting}}
+					_ = h.Status().Update(ctx, pod) // again after a conflict
+				}
+			}
+		}, 200*time.Millisecond)
+	}()
+	return func() { cancel(); <-done }
+}
