@@ -74,7 +74,10 @@ func (r *Applier) release(s state, a attempt) preflight.Release {
 	if entry := s.Cluster.Status.Version(name); entry != nil {
 		out.Components = entry.Components
 	}
-	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil {
+	current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion)
+	if current == nil { // each phase decides: objects of cluster-capi-operator can be adopted whose labels do not show it
+		out.Adoptable = func(*unstructured.Unstructured) bool { return true }
+	} else {
 		out.Installed = current.Components
 		installed := r.objectsOf(s, *current)
 		out.InstalledCRD = func(name string) *unstructured.Unstructured {
