@@ -74,7 +74,7 @@ func pushEach(t *testing.T, reg *registry.Registry, layers map[string]registry.L
 func (r *hostileRow) measure(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "GOGC=100", inOwnProcess+"="+r.reference)
+	cmd.Env = append(os.Environ(), "GOGC=50", inOwnProcess+"="+r.reference)
 	out, err := cmd.CombinedOutput()
 	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	var wrong int

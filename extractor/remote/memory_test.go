@@ -161,7 +161,7 @@ func boundRelease(t *testing.T, reg *registry.Registry, images map[string]hostil
 		want++
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "GOGC=100", inOwnProcess+"="+strings.Join(references, " "))
+	cmd.Env = append(os.Environ(), "GOGC=50", inOwnProcess+"="+strings.Join(references, " "))
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
