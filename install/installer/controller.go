@@ -73,8 +73,7 @@ type Reconciler struct {
 	// an error is retried soon.
 	Progressed func()
 
-	log       rolloutLog
-	confirmed snapshot.Confirmed
+	log rolloutLog
 	// searched are the versions that were known when the last search found no orphans; nil if there was none.
 	searched sets.Set[string]
 	// refused is the time until the next attempt after the last rejection; 0 without one.
@@ -87,7 +86,7 @@ type Reconciler struct {
 
 // Reconcile brings the cluster one step closer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	read, err := r.confirmed.Read(ctx, r.Client, r.Live)
+	read, err := snapshot.Read(ctx, r.Client, r.Live)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -6,8 +6,7 @@
 // A cache can be stale, for a moment or, after a restart, for long. A controller that
 // decides on stale data could recreate the objects of a version that is already
 // removed. Read returns the state of the API server. The ConfigMaps are large: it
-// reads them from the cache if the cache is current. Confirmed remembers that the
-// cache was current, so that a rollout does not list the ConfigMaps at each step.
+// lists their metadata, and reads them from the cache if the cache is current.
 package snapshot
 
 import (

@@ -5,13 +5,13 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,11 +28,8 @@ type content struct {
 	configMaps []corev1.ConfigMap
 }
 
-// reader serves one state and counts the lists.
-type reader struct {
-	content
-	lists int
-}
+// reader serves one state.
+type reader struct{ content }
 
 func (r *reader) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	r.cluster.DeepCopyInto(object.(*v1alpha1.ClusterAPI))
@@ -40,7 +37,6 @@ func (r *reader) Get(_ context.Context, _ client.ObjectKey, object client.Object
 }
 
 func (r *reader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	r.lists++
 	switch list := list.(type) {
 	case *corev1.ConfigMapList:
 		list.Items = slices.Clone(r.configMaps)
@@ -57,9 +53,7 @@ func (r *reader) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 // history is an API server with all its states.
 type history struct {
 	states []content
-	// since is the index of the first state with the current versions.
-	since int
-	next  int
+	next   int
 }
 
 // number returns a number that was not used before.
@@ -74,44 +68,39 @@ func (h *history) now() content {
 	return content{*last.cluster.DeepCopy(), slices.Clone(last.configMaps)}
 }
 
+func isDeleted(configMap corev1.ConfigMap) bool { return !configMap.DeletionTimestamp.IsZero() }
+
 func (h *history) configMap() corev1.ConfigMap {
 	return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(h.number()), ResourceVersion: h.number()}}
 }
 
 // addVersion adds a ConfigMap, and then a version.
 func (h *history) addVersion() {
-	state := h.now()
-	state.configMaps = append(state.configMaps, h.configMap())
-	h.states = append(h.states, state)
-	state = h.now()
-	state.cluster.Status.Versions = append(state.cluster.Status.Versions, v1alpha1.Version{Name: h.number()})
-	h.states, h.since = append(h.states, state), len(h.states)
+	h.change(func(c *content) { c.configMaps = append(c.configMaps, h.configMap()) })
+	h.change(func(c *content) {
+		c.cluster.Status.Versions = append(c.cluster.Status.Versions, v1alpha1.Version{Name: h.number()})
+	})
 }
 
 // recreate replaces the ClusterAPI object by another one with the same versions.
 func (h *history) recreate() {
-	state := h.now()
-	state.cluster.UID, state.cluster.DeletionTimestamp = types.UID(h.number()), nil
-	h.states, h.since = append(h.states, state), len(h.states)
+	h.change(func(c *content) { c.cluster.UID, c.cluster.DeletionTimestamp = types.UID(h.number()), nil })
 }
 
-// change changes the newest state otherwise.
+// change adds a state.
 func (h *history) change(edit func(*content)) {
 	state := h.now()
 	edit(&state)
 	h.states = append(h.states, state)
 }
 
-// Guarantee: the ClusterAPI object is the API server's, and the ConfigMaps were the API
-// server's at some moment since the object has its versions. While anything is being
-// deleted, they are the newest. The cache may lag by any number of changes, and return to
-// an older state.
-func TestConfirmed_IsNeverOlderThanTheVersions(t *testing.T) {
+// Guarantee: a snapshot is the state of the API server. The cache may lag by any number of changes, and return to an older
+// state.
+func TestRead_IsTheStateOfTheAPIServer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cluster := v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName, UID: "first"}}
 		h := &history{states: []content{{cluster: cluster}}}
-		var confirmed Confirmed
-		cache, live := &reader{content: h.now()}, &reader{}
+		cache, live := &reader{h.now()}, &reader{}
 		anyConfigMap := func(edit func(*corev1.ConfigMap)) {
 			if n := len(h.now().configMaps); n > 0 {
 				h.change(func(c *content) { edit(&c.configMaps[rapid.IntRange(0, n-1).Draw(t, "ConfigMap")]) })
@@ -134,32 +123,16 @@ func TestConfirmed_IsNeverOlderThanTheVersions(t *testing.T) {
 			"fall back": func(t *rapid.T) { cache.content = rapid.SampledFrom(h.states).Draw(t, "state of the cache") },
 			"": func(t *rapid.T) { // after each change
 				live.content = h.now()
-				got, err := confirmed.Read(t.Context(), cache, live)
+				got, err := Read(t.Context(), cache, live)
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkAge(t, h, got)
+				if want := (Snapshot{&live.cluster, live.configMaps}); !equality.Semantic.DeepEqual(want, got) {
+					t.Fatalf("got %v, the API server has %v", got, want)
+				}
 			},
 		})
 	})
-}
-
-// checkAge fails the test if the snapshot is older than it may be.
-func checkAge(t *rapid.T, h *history, got Snapshot) {
-	current := h.now()
-	if got.Cluster.UID != current.cluster.UID || got.Uninstalling() != !current.cluster.DeletionTimestamp.IsZero() ||
-		!slices.Equal(versionNames(got.Cluster), versionNames(&current.cluster)) {
-		t.Fatalf("ClusterAPI: got %v, current %v", got.Cluster, current.cluster)
-	}
-	oldest := h.since
-	if got.Uninstalling() || slices.ContainsFunc(got.ConfigMaps, isDeleted) {
-		oldest = len(h.states) - 1
-	}
-	if !slices.ContainsFunc(h.states[oldest:], func(c content) bool {
-		return maps.Equal(resourceVersions(c.configMaps), resourceVersions(got.ConfigMaps))
-	}) {
-		t.Fatalf("the ConfigMaps %v are older than state %d", resourceVersions(got.ConfigMaps), oldest)
-	}
 }
 
 // errUnavailable is the error of a reader.
@@ -201,83 +174,40 @@ func installed() content {
 // does not exist counts as deleted.
 func TestRead_FailedRequests(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "clusterapis"}, v1alpha1.ClusterAPIName)
-	outdated := &reader{content: content{cluster: installed().cluster}}
+	outdated := &reader{content{cluster: installed().cluster}}
 	for name, test := range map[string]struct {
 		cache, live  faulty
 		failed       bool
 		uninstalling bool
 	}{
-		"no request fails":                {faulty{reader: &reader{content: installed()}}, faulty{}, false, false},
+		"no request fails":                {faulty{reader: &reader{installed()}}, faulty{}, false, false},
 		"the cache cannot be listed":      {faulty{reader: &reader{}, list: errUnavailable}, faulty{}, true, false},
-		"the API server cannot be listed": {faulty{reader: &reader{content: installed()}}, faulty{list: errUnavailable}, true, false},
-		"the object cannot be read":       {faulty{reader: &reader{content: installed()}}, faulty{get: errUnavailable}, true, false},
-		"the object may not be read":      {faulty{reader: &reader{content: installed()}}, faulty{get: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, true, false},
-		"the object does not exist":       {faulty{reader: &reader{content: installed()}}, faulty{get: notFound}, false, true},
+		"the API server cannot be listed": {faulty{reader: &reader{installed()}}, faulty{list: errUnavailable}, true, false},
+		"the object cannot be read":       {faulty{reader: &reader{installed()}}, faulty{get: errUnavailable}, true, false},
+		"the object may not be read":      {faulty{reader: &reader{installed()}}, faulty{get: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, true, false},
+		"the object does not exist":       {faulty{reader: &reader{installed()}}, faulty{get: notFound}, false, true},
 		"the cache is outdated":           {faulty{reader: outdated}, faulty{}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.live.reader = &reader{content: installed()}
-			var confirmed Confirmed
-			for range 2 { // the second read can rely on the first one
-				got, err := confirmed.Read(t.Context(), test.cache, test.live)
-				if (err != nil) != test.failed {
-					t.Fatalf("error is %v, want one: %t", err, test.failed)
-				}
-				if err == nil && (got.Uninstalling() != test.uninstalling || len(got.ConfigMaps) != 1) {
-					t.Errorf("uninstalling %t, %d ConfigMaps", got.Uninstalling(), len(got.ConfigMaps))
-				}
+			test.live.reader = &reader{installed()}
+			got, err := Read(t.Context(), test.cache, test.live)
+			if (err != nil) != test.failed {
+				t.Fatalf("error is %v, want one: %t", err, test.failed)
+			}
+			if err == nil && (got.Uninstalling() != test.uninstalling || len(got.ConfigMaps) != 1) {
+				t.Errorf("uninstalling %t, %d ConfigMaps", got.Uninstalling(), len(got.ConfigMaps))
 			}
 		})
 	}
 }
 
-// A later read whose requests fail does not return the confirmed state either.
-func TestConfirmed_FailedRequests(t *testing.T) {
-	for name, fail := range map[string]func(cache, live *faulty){
-		"the cache cannot be listed": func(cache, _ *faulty) { cache.list = errUnavailable },
-		"the object cannot be read":  func(_, live *faulty) { live.get = errUnavailable },
-	} {
-		cache, live := &faulty{reader: &reader{content: installed()}}, &faulty{reader: &reader{content: installed()}}
-		var confirmed Confirmed
-		if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
-			t.Fatal(err)
-		}
-		fail(cache, live)
-		if got, err := confirmed.Read(t.Context(), cache, live); err == nil {
-			t.Errorf("%s: got a snapshot and no error: %v", name, got)
-		}
-	}
-}
-
 // The ClusterAPI object is at least as new as the ConfigMaps, also if it is deleted between the requests.
 func TestRead_ClusterAPIAfterConfigMaps(t *testing.T) {
-	for _, confirmedBefore := range []bool{false, true} {
-		var confirmed Confirmed
-		cache, live := &faulty{reader: &reader{content: installed()}}, &faulty{reader: &reader{content: installed()}}
-		if confirmedBefore {
-			if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
-				t.Fatal(err)
-			}
-		}
-		remove := func() { live.cluster.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
-		cache.onList, live.onList = remove, remove
-		got, err := confirmed.Read(t.Context(), cache, live)
-		if err != nil || !got.Uninstalling() {
-			t.Errorf("confirmed before %t: uninstalling %t, %v; want the deletion during the lists", confirmedBefore, got.Uninstalling(), err)
-		}
-	}
-}
-
-// Guarantee: while nothing changes, the ConfigMaps are listed once.
-func TestConfirmed_ListsOnce(t *testing.T) {
-	cache, live := &reader{content: installed()}, &reader{content: installed()}
-	var confirmed Confirmed
-	for range 5 {
-		if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if live.lists != 1 {
-		t.Errorf("%d lists from the API server, want 1", live.lists)
+	cache, live := &faulty{reader: &reader{installed()}}, &faulty{reader: &reader{installed()}}
+	remove := func() { live.cluster.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
+	cache.onList, live.onList = remove, remove
+	got, err := Read(t.Context(), cache, live)
+	if err != nil || !got.Uninstalling() {
+		t.Errorf("uninstalling %t, %v; want the deletion during the lists", got.Uninstalling(), err)
 	}
 }
