@@ -41,6 +41,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -78,6 +79,7 @@ type harness struct {
 
 	stop func() // ends the running installer; nil if none runs
 	log  log    // of all installers of the test
+	mask masking.Mask
 }
 
 // log collects log lines for assertions.
@@ -104,6 +106,7 @@ func (h *harness) logger() logr.Logger {
 		}
 		h.log.mutex.Lock()
 		defer h.log.mutex.Unlock()
+		args = h.mask.Text(args) // as the program does
 		h.log.text = append(h.log.text, prefix+" "+args)
 		t.Log(prefix, args)
 	}, funcr.Options{Verbosity: 5})
@@ -264,7 +267,7 @@ func (h *harness) start(release string) {
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
 	}
 	options := install.Options{
-		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies,
+		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask,
 		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout,
 	}
 	if h.registries {

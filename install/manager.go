@@ -46,6 +46,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
@@ -79,6 +80,8 @@ type Options struct {
 	Pin func(images ...digest.Digest) error
 	// Variables are values for variables in the manifests.
 	Variables map[string]string
+	// Mask replaces the values of Secrets in the status and in events; nil replaces none. The log of the process should use it too.
+	Mask *masking.Mask
 	// PolicyDelay is the time until all API servers enforce an admission policy that
 	// one of them enforces; 0 means two seconds.
 	PolicyDelay time.Duration
@@ -100,8 +103,8 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// CacheOptions keep the manager's cache small. It holds only the ConfigMaps in the
-// operator's namespace, the transport ConfigMaps, and the admission policy that
+// CacheOptions keep the manager's cache small. It holds only the ConfigMaps and Secrets in
+// the operator's namespace, the transport ConfigMaps, and the admission policy that
 // protects the latter.
 func CacheOptions() cache.Options {
 	transport, _ := labels.NewRequirement(configmap.BundleLabel, selection.Exists, nil) // the label is valid
@@ -111,6 +114,7 @@ func CacheOptions() cache.Options {
 			v1alpha1.OperatorNamespace: {},
 			v1alpha1.OperandNamespace:  {LabelSelector: labels.NewSelector().Add(*transport)},
 		}},
+		&corev1.Secret{}:                                {Namespaces: map[string]cache.Config{v1alpha1.OperatorNamespace: {}}},
 		&admissionv1.ValidatingAdmissionPolicy{}:        guard,
 		&admissionv1.ValidatingAdmissionPolicyBinding{}: guard,
 	}}
@@ -118,7 +122,7 @@ func CacheOptions() cache.Options {
 
 // AddToManager adds both controllers to a manager.
 func AddToManager(mgr manager.Manager, options Options) error {
-	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release}
+	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release, Mask: options.Mask}
 	inputs := version.NewTrigger() // fired when an input of the fetcher changes
 	var official *officialapi.Source
 	if !options.IgnoreOfficialAPI {
@@ -172,7 +176,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Verdict: options.Verdict, Official: official,
+		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
 	}
 	retries := newRetries()
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
@@ -180,6 +184,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(version.BeyondProgress)).
 		Watches(&corev1.ConfigMap{}, always).
+		Watches(&corev1.Secret{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
@@ -232,7 +237,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	}
 	retries := newRetries()
 	reconciler := &installer.Reconciler{
-		Client: writer, Live: live, Reporter: reporter, Official: official,
+		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: secrets.Begin}, Permissions: permissions,
@@ -247,6 +252,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).
+		Watches(&corev1.Secret{}, always, builder.WithPredicates(ofVersion)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(objects.Source(clusterAPIRequest)).
 		WatchesRawSource(certificates.Source()).
@@ -286,6 +292,9 @@ var (
 		return []reconcile.Request{clusterAPIRequest}
 	})
 )
+
+// ofVersion selects the Secrets of versions.
+var ofVersion = predicate.NewPredicateFuncs(func(secret client.Object) bool { return secret.GetLabels()[v1alpha1.RevisionPartLabel] != "" })
 
 // byOthers selects the updates of the ClusterAPI object except the last one of a reporter.
 func byOthers(reporter *status.Reporter) predicate.Predicate {

@@ -14,8 +14,7 @@ type ComponentSettings struct {
 	// +required
 	Name string `json:"name"`
 
-	// variables are values for variables in the component's manifests. Do not use them for credentials: the values are stored in
-	// ConfigMaps.
+	// variables are values for variables in the component's manifests.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=128
@@ -38,9 +37,28 @@ type ComponentSettings struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Patches []Patch `json:"patches,omitempty"`
+
+	// additionalObjects are ConfigMaps in the operator's namespace whose keys have manifests of further objects, such as namespaces and
+	// network policies. The installer needs the permissions to install them.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	AdditionalObjects []ConfigMapReference `json:"additionalObjects,omitempty"`
+}
+
+// ConfigMapReference refers to a ConfigMap in the operator's namespace.
+type ConfigMapReference struct {
+	// name is the name of the ConfigMap.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
 }
 
 // Variable is the value of a variable in manifests.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom must be set"
 type Variable struct {
 	// name is the name of the variable, such as EXP_MACHINE_POOL for ${EXP_MACHINE_POOL}.
 	// +kubebuilder:validation:MinLength=1
@@ -48,10 +66,36 @@ type Variable struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",message="must be the name of a variable: letters, digits and underscores"
 	// +required
 	Name string `json:"name"`
-	// value is the value. It can be empty.
+	// value is the value. It can be empty. It is stored in ConfigMaps: use valueFrom for credentials.
 	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Value *string `json:"value,omitempty"`
+	// valueFrom refers to the value. Only Secrets, and the installed objects with the variable, contain it.
+	// +optional
+	ValueFrom *VariableSource `json:"valueFrom,omitempty"`
+}
+
+// VariableSource refers to the value of a variable.
+type VariableSource struct {
+	// secretKeyRef is a key of a Secret in the operator's namespace.
 	// +required
-	Value string `json:"value"`
+	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
+}
+
+// SecretKeyReference refers to a key of a Secret in the operator's namespace.
+type SecretKeyReference struct {
+	// name is the name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="must be the name of a Secret"
+	// +required
+	Name string `json:"name"`
+	// key is the key with the value, a text.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret"
+	// +required
+	Key string `json:"key"`
 }
 
 // FeatureGate switches a feature.

@@ -34,6 +34,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install"
 	"github.com/capi-installer/capi-installer/install/lifecyclehook"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/metricsserver"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
@@ -135,7 +136,8 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	f.namespaces.Use()
-	ctrl.SetLogger(zap.New())
+	mask := &masking.Mask{}
+	ctrl.SetLogger(zap.New(zap.WriteTo(mask.Writer(os.Stderr))))
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
@@ -163,7 +165,7 @@ func run(ctx context.Context, f *flags) error {
 		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
-		LifecycleHooks: f.hooks(profile),
+		LifecycleHooks: f.hooks(profile), Mask: mask,
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -121,7 +122,8 @@ type attempt struct {
 //  7. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
 	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: !deadline.IsZero() && !now.Before(deadline)}
-	if out.plan, out.err = r.planOf(ctx, v); out.err != nil {
+	out.plan, out.err = r.planOf(ctx, v)
+	if out.err = cmp.Or(out.err, out.plan.concealed); out.err != nil {
 		return out
 	}
 	if !reflect.DeepEqual(r.ignored, v.ignored) { // a changed drift policy ends the pauses

@@ -24,19 +24,24 @@ package installer
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/replacing"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -66,6 +71,8 @@ type Reconciler struct {
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
+	// Mask learns the values of Secrets; nil ignores them.
+	Mask *masking.Mask
 	// Withdraw, if set, is called before an uninstall deletes objects. It deletes an object of the installer's own whose CRD
 	// would be retained otherwise.
 	Withdraw func(context.Context) error
@@ -96,7 +103,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Remover.CleanUp(ctx); err != nil { // even if paused: the policy rejects users' writes
 		return reconcile.Result{}, err
 	}
-	s := state{read}
+	s, err := r.withSecrets(ctx, read, r.Client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	if s.Cluster.Spec.InstallerMode == v1alpha1.Paused {
 		outcome := r.pausedOutcome
 		if s.Uninstalling() {
@@ -123,6 +133,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		}
 	}
 	return r.report(ctx, s.Cluster, outcome, current)
+}
+
+// withSecrets returns the state with the Secrets of versions.
+func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, reader client.Reader) (state, error) {
+	list := &corev1.SecretList{}
+	if err := reader.List(ctx, list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
+		return state{}, fmt.Errorf("listing the Secrets of versions: %w", err)
+	}
+	for _, secret := range list.Items {
+		if secrets, err := revision.SecretsOf(secret.Name, list.Items); err == nil { // an unreadable one is reported with its version
+			r.Mask.Add(secrets.Values)
+		}
+	}
+	return state{read, list.Items}, nil
 }
 
 // withRemoval merges the outcomes of an installation and of removals. A removal is
@@ -254,6 +278,15 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	now := time.Now()
 	deadline := deadlineOf(entry, s.Cluster.Status.Conditions, now, cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
 	done := r.Applier.attempt(ctx, s, v, deadline, now)
+	if errors.As(done.err, new(*revision.SecretError)) { // the cache can lack the Secret of a new version
+		if s, err = r.withSecrets(ctx, s.Snapshot, r.Live); err == nil {
+			v, err = s.load(entry)
+		}
+		if err != nil {
+			return versionResult{outcome: status.Outcome{Reason: reason.RevisionUnreadable, Err: err}}
+		}
+		done = r.Applier.attempt(ctx, s, v, deadline, now)
+	}
 	explained, next := r.explain(ctx, done.result, entry, now)
 	done.result = explained
 	r.log.phases(ctx, v.name, done.result.Phases)

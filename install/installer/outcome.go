@@ -23,6 +23,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -68,6 +69,8 @@ func (a attempt) problems() (found []status.Outcome) {
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):
 		add(reason.ObjectsForbidden, "", a.err)
+	case errors.As(a.err, new(*revision.SecretError)):
+		add(reason.RevisionUnreadable, "", a.err)
 	case a.err != nil:
 		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", a.plan.name, a.err))
 	}

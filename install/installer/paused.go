@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -50,7 +51,7 @@ func (r *Reconciler) pausedPlan(ctx context.Context, s state, entry v1alpha1.Ver
 		return plan{}, err
 	}
 	p, err := r.Applier.planOf(ctx, v)
-	if err != nil {
+	if err = cmp.Or(err, p.concealed); err != nil {
 		return plan{}, err
 	}
 	return r.Applier.trust(ctx, p)

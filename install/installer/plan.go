@@ -31,6 +31,9 @@ type plan struct {
 	authority string
 	// misspelled are unmanaged CRDs that no component has, each with the nearest name.
 	misspelled []string
+	// concealed is set if the objects have placeholders, because the Secret with the values is missing. The objects can be removed, but not
+	// applied.
+	concealed error
 	// partial is set if the phases have only the objects that the version still controls.
 	partial bool
 }
@@ -41,11 +44,17 @@ func (v version) plan() (plan, error) {
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("reading version %s: %w", v.name, err)
 	}
+	var concealed error
+	if set.SecretsDigest == v.secrets.Digest() {
+		set = set.Revealed(v.secrets)
+	} else {
+		concealed = &revision.SecretError{Version: v.name, Expected: set.SecretsDigest}
+	}
 	phases, err := revision.Phases(v.owner, v.number, set, v.unmanaged)
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
 	}
-	return plan{version: v, phases: phases, misspelled: revision.Misspelled(set, v.unmanaged)}, nil
+	return plan{version: v, phases: phases, concealed: concealed, misspelled: revision.Misspelled(set, v.unmanaged)}, nil
 }
 
 // checking returns the plan of an installer that checks unmanaged CRDs itself.
@@ -58,7 +67,7 @@ func (p plan) checking() plan {
 
 // key identifies the objects of the plan.
 func (p plan) key() string {
-	return fmt.Sprint(p.digest, " without ", strings.Join(p.unmanaged, " "), " trusting ", p.authority, " ignoring ", p.ignored)
+	return fmt.Sprint(p.digest, p.secrets.Digest(), " without ", strings.Join(p.unmanaged, " "), " trusting ", p.authority, " ignoring ", p.ignored)
 }
 
 // revision returns the revision that the engine applies.

@@ -3,13 +3,21 @@
 package installer
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Everything that changes the applied objects changes the key: results are kept by it.
@@ -19,6 +27,7 @@ func TestPlan_Key(t *testing.T) {
 		"a version":      {version: version{digest: "a"}},
 		"another one":    {version: version{digest: "b"}},
 		"unmanaged CRDs": {version: version{digest: "a", unmanaged: []string{"x"}}},
+		"a Secret":       {version: version{digest: "a", secrets: setting.Secrets{Values: map[string]string{"a": "b"}}}},
 		"an authority":   {version: version{digest: "a"}, authority: "x"},
 		"a drift policy": {version: version{digest: "a", ignored: []v1alpha1.IgnoredFields{{Kind: "a", Name: "b", Fields: []string{"/c"}}}}},
 		"another policy": {version: version{digest: "a", ignored: []v1alpha1.IgnoredFields{{Kind: "a", Name: "b", Fields: []string{"/d"}}}}},
@@ -77,5 +86,46 @@ func TestDeleted_UnmanagedCRDs(t *testing.T) {
 	v, err := s.deleted("4.22.0-1")
 	if err != nil || len(v.unmanaged) != 2 {
 		t.Errorf("got %v, %v", v.unmanaged, err)
+	}
+}
+
+// A version whose Secret is missing or belongs to other values can be removed, and is not applied with placeholders.
+func TestPlan_SecretsOfAVersion(t *testing.T) {
+	values := setting.Secrets{Salt: []byte("salt"), Values: map[string]string{"<secret:a/b>": "blue"}}
+	stored, err := revision.Encode(operand.Set{
+		SecretsDigest: values.Digest(), Operands: []operand.Operand{{Name: "core", Type: "core", Objects: []*unstructured.Unstructured{settings("a", "<secret:a/b>")}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configMap := revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]
+	entry := v1alpha1.Version{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest), Components: []v1alpha1.Component{{Name: "core", Type: "core"}}}
+	other := setting.Secrets{Salt: []byte("other"), Values: values.Values}
+	for name, test := range map[string]struct {
+		secrets []corev1.Secret
+		color   string
+	}{
+		"the Secret":                    {[]corev1.Secret{*revision.Secret(configMap, values)}, "blue"},
+		"no Secret":                     {nil, ""},
+		"a Secret with another salt":    {[]corev1.Secret{*revision.Secret(configMap, other)}, ""},
+		"a Secret that is not readable": {[]corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1"}}}, ""},
+	} {
+		s := stateOf([]v1alpha1.Version{entry}, *configMap)
+		s.secrets = test.secrets
+		v, err := s.load(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := v.plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		color := object.TextAt(p.phases[0].Objects[0].Object, "data", "color")
+		if test.color != "" && (color != test.color || p.concealed != nil) || test.color == "" && !errors.As(p.concealed, new(*revision.SecretError)) {
+			t.Errorf("%s: color %q, error %v", name, color, p.concealed)
+		}
+		if got := (attempt{plan: p, err: p.concealed}).outcome(); test.color == "" && got.Reason != reason.RevisionUnreadable {
+			t.Errorf("%s: outcome %v", name, got)
+		}
 	}
 }

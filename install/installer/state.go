@@ -14,7 +14,11 @@ import (
 )
 
 // state is a snapshot with the installer controller's view of it.
-type state struct{ snapshot.Snapshot }
+type state struct {
+	snapshot.Snapshot
+	// secrets are the Secrets of versions.
+	secrets []corev1.Secret
+}
 
 // deletedRevisions returns the revision ConfigMaps that are being deleted and
 // have the teardown finalizer.

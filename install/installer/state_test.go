@@ -30,7 +30,7 @@ func TestOtherParts_OfVersionsInUse(t *testing.T) {
 		}
 		return out
 	}
-	s := state{snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{
+	s := state{Snapshot: snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{
 		CurrentVersion: "4.22.0-2", DesiredVersion: "4.22.0-6",
 		Versions: []v1alpha1.Version{
 			version(1, "", ""), version(2, "4.22.0-1", ""), version(3, "4.22.0-1", "4.22.0-2", ""), version(4, "4.22.0-1", "", "4.22.0-3"),
@@ -98,7 +98,7 @@ func TestState_DeletedConfigMaps(t *testing.T) {
 		return out
 	}
 	const first, part, other = v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel, "other"
-	s := state{snapshot.Snapshot{ConfigMaps: []corev1.ConfigMap{
+	s := state{Snapshot: snapshot.Snapshot{ConfigMaps: []corev1.ConfigMap{
 		configMap("4.22.0-2", first, "4.22.0-2", true, v1alpha1.TeardownFinalizer),
 		configMap("4.22.0-2.1", part, "4.22.0-2", true, v1alpha1.TeardownFinalizer),
 		configMap("4.22.0-3", first, "4.22.0-3", false, v1alpha1.TeardownFinalizer),
@@ -138,7 +138,7 @@ func TestState_UninstalledBy(t *testing.T) {
 	}
 	const first, part = v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName, UID: "mine"}}
-	s := state{snapshot.Snapshot{Cluster: cluster, ConfigMaps: []corev1.ConfigMap{
+	s := state{Snapshot: snapshot.Snapshot{Cluster: cluster, ConfigMaps: []corev1.ConfigMap{
 		configMap("owned", first, "owned", "mine"), configMap("owned.1", part, "owned", "x"),
 		configMap("orphaned", first, "orphaned", ""), configMap("orphaned.1", part, "orphaned", "x"),
 		configMap("other", first, "other", "theirs"), configMap("lost.1", part, "lost", "x"), configMap("unlabelled", "x", "x", "mine"),

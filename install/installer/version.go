@@ -11,6 +11,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
 )
 
 // version is a version as its revision ConfigMaps store it.
@@ -23,6 +24,8 @@ type version struct {
 	number int64
 	digest string
 	stored revision.Stored
+	// secrets are the values of the placeholders in the stored objects; none if the Secret of the version is missing.
+	secrets setting.Secrets
 	// ignored are the fields that the drift policy leaves to other actors.
 	ignored []v1alpha1.IgnoredFields
 	// unmanaged are the CRDs that the version neither modifies nor deletes.
@@ -91,7 +94,8 @@ func (s state) read(name string) (version, error) {
 	if err != nil {
 		return version{}, err
 	}
-	return version{name: name, owner: owner, number: number, digest: stored.Digest.String(), stored: stored}, nil
+	secrets, _ := revision.SecretsOf(name, s.secrets) // plan compares the digest
+	return version{name: name, owner: owner, number: number, digest: stored.Digest.String(), stored: stored, secrets: secrets}, nil
 }
 
 // installedAs returns the version that the objects of a version name as their owner.

@@ -60,7 +60,7 @@ func machines() *unstructured.Unstructured {
 func stateOf(versions []v1alpha1.Version, configMaps ...corev1.ConfigMap) state {
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
 	cluster.Status = v1alpha1.ClusterAPIStatus{Versions: versions, CurrentVersion: versions[0].Name, DesiredVersion: versions[len(versions)-1].Name}
-	return state{snapshot.Snapshot{Cluster: cluster, ConfigMaps: configMaps}}
+	return state{Snapshot: snapshot.Snapshot{Cluster: cluster, ConfigMaps: configMaps}}
 }
 
 func TestLoad_OfTheStatus(t *testing.T) {

@@ -53,7 +53,18 @@ type Set struct {
 	ContentID digest.Digest
 	// Variables are the values of the variables that the manifests use.
 	Variables map[string]string
-	Operands  []Operand
+	// SecretsDigest identifies the values of the placeholders in the objects; empty if there are none.
+	SecretsDigest digest.Digest
+	Operands      []Operand
+}
+
+// Revealed returns the set with values in place of placeholders.
+func (s Set) Revealed(secrets setting.Secrets) Set {
+	s.Operands = slices.Clone(s.Operands)
+	for i := range s.Operands {
+		s.Operands[i].Objects = secrets.RevealAll(s.Operands[i].Objects)
+	}
+	return s
 }
 
 // Components returns the operands as components of status.versions of the

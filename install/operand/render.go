@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/setting"
@@ -37,10 +38,12 @@ func RenderPacked(inputs Inputs) (Set, error) { return render(inputs, crdpack.Pa
 // render renders bundles. pack is called for each object once its content is complete.
 func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, error) {
 	set := Set{
-		ContentID: ContentID(inputs),
-		Variables: usedVariables(inputs.Bundles, inputs.Variables),
-		Operands:  make([]Operand, len(inputs.Bundles)),
+		ContentID:     ContentID(inputs),
+		Variables:     usedVariables(inputs.Bundles, inputs.Variables),
+		SecretsDigest: inputs.Settings.Secrets.Digest(),
+		Operands:      make([]Operand, len(inputs.Bundles)),
 	}
+	pack = withoutSecrets(inputs.Settings.Secrets, pack)
 	var findings []error
 	var all []rendered
 	var names []string
@@ -50,8 +53,13 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 		objects, errs := read(bundle, variables, pack)
 		set.Operands[i] = operandOf(bundle, objects)
 		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables))
+		additional, invalid := readAdditional(settings, pack)
+		for _, object := range additional {
+			set.Operands[i].Objects = append(set.Operands[i].Objects, object.Unstructured)
+		}
 		set.Operands[i].Settings = applied
-		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong))
+		objects = append(objects, additional...)
+		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong), settingErrors(invalid))
 		all, names = append(all, objects...), append(names, bundle.Metadata.ProviderName)
 	}
 	findings = append(findings, settingErrors(inputs.Settings.Check(names))...)
@@ -60,6 +68,16 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 		return Set{}, err
 	}
 	return set, nil
+}
+
+// withoutSecrets returns pack with a check: a packed CRD cannot have placeholders.
+func withoutSecrets(secrets setting.Secrets, pack func(*unstructured.Unstructured) error) func(*unstructured.Unstructured) error {
+	return func(obj *unstructured.Unstructured) error {
+		if object.IsCRD(obj) && secrets.Reveal(obj) != obj {
+			return errors.New("a CustomResourceDefinition cannot contain the value of a Secret")
+		}
+		return pack(obj)
+	}
 }
 
 // setBy returns the objects of a bundle with the name of the variable in place of each value that the settings give, so that the fields of
@@ -71,6 +89,25 @@ func setBy(bundle extractor.Bundle, settings setting.Component, values map[strin
 	}
 	objects, _ := read(bundle, marked, func(*unstructured.Unstructured) error { return nil }) // errors are reported with the values
 	return operandOf(bundle, objects).Objects
+}
+
+// readAdditional returns the additional objects of a component.
+func readAdditional(settings setting.Component, pack func(*unstructured.Unstructured) error) (objects []rendered, errs field.ErrorList) {
+	for _, additional := range settings.AdditionalObjects() {
+		bundle := extractor.Bundle{Manifests: additional.Manifests, Origin: extractor.Origin{ConfigMaps: []string{additional.ConfigMap}}}
+		for _, document := range yamldoc.SplitNonEmpty(additional.Manifests) {
+			parsed, err := document.Parse(document.Text)
+			for _, fields := range parsed {
+				obj := &unstructured.Unstructured{Object: fields}
+				err = errors.Join(err, pack(obj))
+				objects = append(objects, rendered{obj, &bundle, document})
+			}
+			if err != nil {
+				errs = append(errs, field.Invalid(additional.Path, additional.ConfigMap, fmt.Sprintf("line %d: %v", document.Line, err)))
+			}
+		}
+	}
+	return objects, errs
 }
 
 func operandOf(bundle extractor.Bundle, objects []rendered) Operand {

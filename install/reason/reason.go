@@ -34,6 +34,7 @@ const (
 	ComponentMissing    Reason = "ComponentMissing"
 	RenderFailed        Reason = "RenderFailed"
 	SettingsInvalid     Reason = "SettingsInvalid"
+	ReferenceMissing    Reason = "ReferenceMissing"
 	TooManyRevisions    Reason = "TooManyRevisions"
 	RetiringRevisions   Reason = "RetiringRevisions"
 

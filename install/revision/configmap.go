@@ -70,8 +70,10 @@ func partName(name string, part int) string {
 
 // SetOwner makes the revision ConfigMap the owner of a further part. first must
 // exist in the cluster, because an owner reference has a UID.
-func SetOwner(part, first *corev1.ConfigMap) {
-	part.OwnerReferences = []metav1.OwnerReference{{
+func SetOwner(part, first *corev1.ConfigMap) { part.OwnerReferences = ownedBy(first) }
+
+func ownedBy(first *corev1.ConfigMap) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
 		APIVersion: "v1",
 		Kind:       "ConfigMap",
 		Name:       first.Name,

@@ -27,8 +27,12 @@ const maxDecoded = 64 << 20
 // largest heap of the installer, and the stored form of real providers is only 4 % smaller.
 const window = 1 << 20
 
-// format is the version of the stored form that this code writes and reads.
-const format = 1
+// The versions of the stored form that this code writes and reads. An older program, which does not know placeholders, must not read a form
+// with them: it would apply them.
+const (
+	format            = 1
+	formatWithSecrets = 2
+)
 
 // Stored is the stored form of a rendered set: JSON, compressed with zstd. The same
 // set always gives the same bytes.
@@ -45,6 +49,7 @@ type storedSet struct {
 	Format     int               `json:"format"`
 	ContentID  digest.Digest     `json:"contentID"`
 	Variables  map[string]string `json:"variables,omitempty"`
+	Secrets    digest.Digest     `json:"secrets,omitempty"`
 	Components []storedComponent `json:"components"`
 }
 
@@ -125,7 +130,11 @@ func storedForm(set operand.Set) storedSet {
 		Format:     format,
 		ContentID:  set.ContentID,
 		Variables:  set.Variables,
+		Secrets:    set.SecretsDigest,
 		Components: make([]storedComponent, len(set.Operands)),
+	}
+	if set.SecretsDigest != "" {
+		form.Format = formatWithSecrets
 	}
 	for i, component := range set.Operands {
 		objects := make([]storedObject, len(component.Objects))
@@ -216,8 +225,8 @@ func decode(data []byte) (operand.Set, error) {
 	}
 	var form storedSet
 	err = utiljson.Unmarshal(plain, &form)
-	if form.Format != 0 && form.Format != format {
-		return operand.Set{}, fmt.Errorf("unsupported format %d of the stored objects: this installer reads format %d", form.Format, format)
+	if form.Format != 0 && form.Format != format && form.Format != formatWithSecrets {
+		return operand.Set{}, fmt.Errorf("unsupported format %d of the stored objects: this installer reads formats %d and %d", form.Format, format, formatWithSecrets)
 	}
 	if err != nil {
 		return operand.Set{}, fmt.Errorf("decoding the stored objects: %w", err)
@@ -232,7 +241,9 @@ func (f storedSet) set() (operand.Set, error) {
 	set := operand.Set{
 		ContentID: f.ContentID,
 		Variables: f.Variables,
-		Operands:  make([]operand.Operand, len(f.Components)),
+
+		SecretsDigest: f.Secrets,
+		Operands:      make([]operand.Operand, len(f.Components)),
 	}
 	var errs []error
 	for i, component := range f.Components {

@@ -200,7 +200,7 @@ func TestDecode_Errors(t *testing.T) {
 		"more than fits into memory":    {compressed(t, make([]byte, maxDecoded+1)), "decompressing the stored objects"},
 		"text that is not JSON":         {compressed(t, garbage), "decoding the stored objects"},
 		"JSON with another structure":   {compressed(t, []byte(`{"components":"none"}`)), "decoding the stored objects"},
-		"a later format":                {compressed(t, []byte(`{"format":2,"components":{"of":"another form"}}`)), "unsupported format 2 of the stored objects: this installer reads format 1"},
+		"a later format":                {compressed(t, []byte(`{"format":3,"components":{"of":"another form"}}`)), "unsupported format 3 of the stored objects: this installer reads formats 1 and 2"},
 		"an object without a kind":      {compressed(t, []byte(`{"format":1,"components":[{"name":"x","objects":[{},null]}]}`)), "stored object 1 of component x has no kind or no name"},
 	}
 	for name, test := range tests {
@@ -238,6 +238,25 @@ func TestDecodePacked_SameFormAsWhole(t *testing.T) {
 	whole, err := stored.Decode()
 	if diff := cmp.Diff(set, whole, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Errorf("(-stored +read): %v\n%s", err, diff)
+	}
+}
+
+// A set with placeholders has a format that older programs reject: they would apply the placeholders.
+func TestEncode_PlaceholdersHaveAFormatOfTheirOwn(t *testing.T) {
+	set := example()
+	set.SecretsDigest = digest.FromString("values")
+	stored := mustEncode(t, set)
+	decompressor, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decompressor.Close()
+	plain, err := decompressor.DecodeAll(stored.Data, nil)
+	if err != nil || !bytes.HasPrefix(plain, []byte(`{"format":2,`)) {
+		t.Errorf("%v: %.40s", err, plain)
+	}
+	if read, err := stored.Decode(); err != nil || read.SecretsDigest != set.SecretsDigest {
+		t.Errorf("%v, %v", read.SecretsDigest, err)
 	}
 }
 

@@ -30,6 +30,9 @@ func (c Component) Apply(objects, marked []*unstructured.Unstructured) (names []
 	for i, patch := range c.Own.Patches {
 		a.patch(c.path.Child("patches").Index(i), patch)
 	}
+	for _, additional := range c.AdditionalObjects() {
+		a.names = append(a.names, c.path.Child("additionalObjects").Key(additional.ConfigMap).String())
+	}
 	for _, name := range a.names {
 		names = append(names, strings.TrimPrefix(name, c.path.String()+"."))
 	}

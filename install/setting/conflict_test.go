@@ -34,7 +34,7 @@ func TestApply_ConflictsByArgumentAndGate(t *testing.T) {
 	patch := func(text string) []v1alpha1.Patch {
 		return []v1alpha1.Patch{{Target: v1alpha1.PatchTarget{Group: "apps", Kind: "Deployment"}, Patch: text}}
 	}
-	variables := []v1alpha1.Variable{{Name: "CLUSTER_TOPOLOGY", Value: "true"}, {Name: "LOGLEVEL", Value: "5"}}
+	variables := []v1alpha1.Variable{{Name: "CLUSTER_TOPOLOGY", Value: new("true")}, {Name: "LOGLEVEL", Value: new("5")}}
 	for name, test := range map[string]struct {
 		own  v1alpha1.ComponentSettings
 		want string

@@ -29,8 +29,8 @@ func TestPage_ExamplesApplyToRealProviders(t *testing.T) {
 		all[i].Origin.Image = "registry.example.com/provider@sha256:" + strings.Repeat("0", 64)
 	}
 	examples := strings.Split(string(page), "```yaml\n")[1:]
-	if len(examples) != 10 {
-		t.Errorf("%d examples, want ten", len(examples))
+	if len(examples) != 12 {
+		t.Errorf("%d examples, want twelve", len(examples))
 	}
 	for _, example := range examples {
 		text, _, _ := strings.Cut(example, "```")
@@ -39,7 +39,9 @@ func TestPage_ExamplesApplyToRealProviders(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 			continue
 		}
-		set, err := operand.Render(operand.Inputs{Bundles: all, Settings: setting.Of(spec)})
+		settings := setting.Of(spec)
+		settings.Objects = map[string][]byte{"aws-network-policies": []byte("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a, namespace: openshift-cluster-api}\n")}
+		set, err := operand.Render(operand.Inputs{Bundles: all, Settings: settings})
 		if err != nil {
 			t.Errorf("%v\n%s", err, text)
 			continue

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -24,6 +25,12 @@ type Settings struct {
 	Placement *v1alpha1.Placement
 	// Components are the settings of single components.
 	Components []v1alpha1.ComponentSettings
+	// Partial is set if only some components of the cluster are rendered: settings of others are no error.
+	Partial bool
+	// Secrets are the values of the variables that refer to Secrets.
+	Secrets Secrets
+	// Objects are the manifests in the ConfigMaps with additional objects, by the name of the ConfigMap.
+	Objects map[string][]byte
 }
 
 // Of returns the settings in a spec.
@@ -37,7 +44,7 @@ var componentsPath = field.NewPath("spec", "components")
 func (s Settings) Check(components []string) (errs field.ErrorList) {
 	names := slices.Compact(slices.Sorted(slices.Values(components)))
 	for i, settings := range s.Components {
-		if !slices.Contains(names, settings.Name) {
+		if !s.Partial && !slices.Contains(names, settings.Name) {
 			errs = append(errs, field.NotSupported(componentsPath.Index(i).Child("name"), settings.Name, names))
 		}
 	}
@@ -50,7 +57,7 @@ func (s Settings) For(component string) Component {
 	if at < 0 {
 		return Component{placement: s.Placement}
 	}
-	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at)}
+	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at), objects: s.Objects}
 }
 
 // Component are the settings of one component.
@@ -59,10 +66,11 @@ type Component struct {
 	Own       *v1alpha1.ComponentSettings
 	placement *v1alpha1.Placement
 	path      *field.Path
+	objects   map[string][]byte
 }
 
-// Values returns the values of variables with the values in the settings. text is the text that uses the variables; openShift is set for
-// manifests that are made for OpenShift, where some values are the cluster's own.
+// Values returns the values of variables with the values in the settings; a variable that refers to a Secret has its placeholder. text
+// is the text that uses the variables; openShift is set for manifests that are made for OpenShift, where some values are the cluster's own.
 func (c Component) Values(cluster map[string]string, text []byte, openShift bool) (map[string]string, field.ErrorList) {
 	if c.Own == nil || len(c.Own.Variables) == 0 {
 		return cluster, nil
@@ -73,15 +81,70 @@ func (c Component) Values(cluster map[string]string, text []byte, openShift bool
 	}
 	var errs field.ErrorList
 	for i, setting := range c.Own.Variables {
-		path := c.path.Child("variables").Index(i).Child("name")
+		path := c.path.Child("variables").Index(i)
 		switch {
 		case !used[setting.Name]:
-			errs = append(errs, field.NotSupported(path, setting.Name, slices.Sorted(maps.Keys(used))))
+			errs = append(errs, field.NotSupported(path.Child("name"), setting.Name, slices.Sorted(maps.Keys(used))))
 		case openShift && variable.IsProvided(setting.Name):
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s has the value of the cluster's configuration in OpenShift", setting.Name)))
-		default:
-			values[setting.Name] = setting.Value
+			errs = append(errs, field.Forbidden(path.Child("name"), fmt.Sprintf("%s has the value of the cluster's configuration in OpenShift", setting.Name)))
+		case setting.ValueFrom != nil && computes(text, setting.Name):
+			errs = append(errs, field.Forbidden(path.Child("valueFrom"), fmt.Sprintf("an expression in the manifests changes the value of %s, so it cannot come from a Secret", setting.Name)))
+		case setting.ValueFrom != nil:
+			values[setting.Name] = Placeholder(setting.ValueFrom.SecretKeyRef)
+		case setting.Value != nil:
+			values[setting.Name] = *setting.Value
 		}
 	}
 	return values, errs
+}
+
+// AdditionalObjects are the manifests of a ConfigMap that a component refers to.
+type AdditionalObjects struct {
+	// ConfigMap is the name of the ConfigMap, in the operator's namespace.
+	ConfigMap string
+	Manifests []byte
+	// Path is the field with the reference.
+	Path *field.Path
+}
+
+// AdditionalObjects returns the manifests of the component's additional objects, in the order of the references.
+func (c Component) AdditionalObjects() (all []AdditionalObjects) {
+	if c.Own == nil {
+		return nil
+	}
+	for i, reference := range c.Own.AdditionalObjects {
+		all = append(all, AdditionalObjects{reference.Name, c.objects[reference.Name], c.path.Child("additionalObjects").Index(i)})
+	}
+	return all
+}
+
+// Manifests returns the manifests in the data of a ConfigMap with additional objects: the values in the order of their keys.
+func Manifests(data map[string]string) []byte {
+	var documents []string
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		documents = append(documents, data[key])
+	}
+	return []byte(strings.Join(documents, "\n---\n"))
+}
+
+// ConfigMaps returns the names of the ConfigMaps with additional objects, each once.
+func (s Settings) ConfigMaps() (names []string) {
+	for _, component := range s.Components {
+		for _, reference := range component.AdditionalObjects {
+			if !slices.Contains(names, reference.Name) {
+				names = append(names, reference.Name)
+			}
+		}
+	}
+	return names
+}
+
+// computes reports whether an expression of a variable has a result other than its value or a default.
+func computes(text []byte, name string) bool {
+	for expression := range variable.AllNested(text) {
+		if _, isDefault := expression.Default(); expression.Name == name && expression.Operator != "" && !isDefault {
+			return true
+		}
+	}
+	return false
 }

@@ -256,7 +256,7 @@ func TestValues(t *testing.T) {
 	own := func(names ...string) Component {
 		settings := v1alpha1.ComponentSettings{}
 		for _, name := range names {
-			settings.Variables = append(settings.Variables, v1alpha1.Variable{Name: name, Value: "mine"})
+			settings.Variables = append(settings.Variables, v1alpha1.Variable{Name: name, Value: new("mine")})
 		}
 		return settingsOf(settings)
 	}

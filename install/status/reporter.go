@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
@@ -44,6 +45,8 @@ type Reporter struct {
 	ReleaseVersion string
 	// Predecessor returns the revision that cluster-capi-operator has completely installed; empty if there is none. nil means none.
 	Predecessor func(context.Context) (string, error)
+	// Mask replaces the values of Secrets in the status and in events; nil replaces none.
+	Mask *masking.Mask
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
@@ -70,6 +73,10 @@ func (r *Reporter) now() time.Time {
 // already. An event that cannot be written is logged and is not an error.
 func (r *Reporter) Emit(ctx context.Context, about *v1alpha1.ClusterAPI, events ...Event) {
 	r.events.once.Do(func() { r.events.client = r.Client })
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].Message = r.Mask.Text(events[i].Message)
+	}
 	r.events.write(ctx, about, events, r.now())
 }
 
@@ -193,6 +200,7 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 		}
 		read, before = nil, cluster.DeepCopy()
 		change(cluster)
+		r.maskStatus(&cluster.Status)
 		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 			return nil
 		}
@@ -216,6 +224,22 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 		return nil, 0, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
 	}
 	return cluster, postponed, nil
+}
+
+// maskStatus replaces the values of Secrets in messages.
+func (r *Reporter) maskStatus(s *v1alpha1.ClusterAPIStatus) {
+	s.Message = r.Mask.Text(s.Message)
+	for i := range s.Conditions {
+		s.Conditions[i].Message = r.Mask.Text(s.Conditions[i].Message)
+	}
+	for i := range s.Versions {
+		for j := range s.Versions[i].Phases {
+			for k := range s.Versions[i].Phases[j].WaitingFor {
+				waiting := &s.Versions[i].Phases[j].WaitingFor[k]
+				waiting.Message = r.Mask.Text(waiting.Message)
+			}
+		}
+	}
 }
 
 // LastWritten reports whether an object is the ClusterAPI object as this Reporter has last

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
 )
 
 // configMapsOf returns the ConfigMaps of a version. Only the first one has an owner
@@ -35,7 +36,7 @@ func configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored
 // store creates the ConfigMaps of a version. It replaces those that have other
 // content or are being deleted only if replace is set, because the version is then
 // known to be ours.
-func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, replace bool) error {
+func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, secrets setting.Secrets, replace bool) error {
 	if err := r.checkOwner(ctx, cluster); err != nil {
 		return err
 	}
@@ -50,7 +51,36 @@ func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, ve
 		}
 		configMaps[i] = created
 	}
+	if err := r.putSecret(ctx, revision.Secret(configMaps[0], secrets)); err != nil {
+		return err
+	}
 	log.FromContext(ctx).Info("Stored version", "version", version.Name, "configMaps", len(configMaps), "digest", stored.Digest)
+	return nil
+}
+
+// putSecret creates the Secret of a version, and replaces one with other data: it belongs to a version of the same name that was never
+// installed, or was modified. nil does nothing.
+func (r *Reconciler) putSecret(ctx context.Context, wanted *corev1.Secret) error {
+	if wanted == nil {
+		return nil
+	}
+	err := r.Client.Create(ctx, wanted.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		found := &corev1.Secret{}
+		err = r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+		if err == nil && maps.EqualFunc(found.Data, wanted.Data, bytes.Equal) && equality.Semantic.DeepEqual(found.OwnerReferences, wanted.OwnerReferences) {
+			return nil
+		}
+		if err == nil {
+			err = r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
+		}
+		if err == nil {
+			err = r.Client.Create(ctx, wanted)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
 	return nil
 }
 

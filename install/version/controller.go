@@ -24,6 +24,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -54,6 +55,9 @@ type Reconciler struct {
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object
 	// is ignored.
 	Official *officialapi.Source
+
+	// Mask learns the values of Secrets; nil ignores them.
+	Mask *masking.Mask
 
 	// Verdict returns the verdict of the signature policies on an image at the last Fetch; nil if Fetcher checks no signatures.
 	Verdict func(ctx context.Context, image string) v1alpha1.SignatureVerdict

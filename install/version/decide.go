@@ -37,13 +37,13 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, i
 	if matches {
 		stored, err := revision.Encode(asInstalled(set, *desired))
 		if err == nil && string(desired.ManifestsDigest) == stored.Digest.String() {
-			if err := r.store(ctx, cluster, *desired, stored, true); err != nil {
+			if err := r.store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
 				return status.Outcome{Reason: reason.WriteFailed, Err: err}
 			}
 			return r.retire(ctx, cluster, existing)
 		}
 	}
-	return r.add(ctx, cluster, set, existing)
+	return r.add(ctx, cluster, set, inputs, existing)
 }
 
 // asInstalled returns a set with the owners of the components of a version that has the same components.
@@ -74,7 +74,9 @@ func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 // inherit returns the set of a new version with the owners of the components that are the same in the desired version. It
 // also returns the version whose objects the new version adopts as a whole, because all of them are the same from other
 // inputs, such as an image instead of ConfigMaps; empty if there is none.
-func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) (operand.Set, string) {
+//
+// Objects are compared with the values of Secrets, not with their placeholders.
+func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, existing []corev1.ConfigMap) (operand.Set, string) {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	if desired == nil {
 		return set, ""
@@ -88,11 +90,16 @@ func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.Co
 		return set, ""
 	}
 	unmanaged := cluster.Spec.UnmanagedCRDs
-	inherited := revision.Inherit(set, unmanaged, *desired, before)
-	if !revision.SameUnmanaged(*desired, unmanaged) || !revision.SameObjects(before, set) {
-		return inherited, ""
+	before, revealed := before.Revealed(inputs.former), set.Revealed(inputs.Settings.Secrets)
+	inherited := revision.Inherit(revealed, unmanaged, *desired, before)
+	set.Operands = slices.Clone(set.Operands)
+	for i := range set.Operands {
+		set.Operands[i].InstalledAs = inherited.Operands[i].InstalledAs
 	}
-	return inherited, cmp.Or(desired.InstalledAs, desired.Name)
+	if !revision.SameUnmanaged(*desired, unmanaged) || !revision.SameObjects(before, revealed) {
+		return set, ""
+	}
+	return set, cmp.Or(desired.InstalledAs, desired.Name)
 }
 
 // rollingOut is the outcome until the desired version is installed.

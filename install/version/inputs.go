@@ -24,6 +24,8 @@ type inputs struct {
 	// platforms are the platforms of the release's other images, for later
 	// reconciles that cannot read those images.
 	platforms operand.ImagePlatforms
+	// former are the values of Secrets in the desired version.
+	former setting.Secrets
 }
 
 // readInputs returns the bundles for the platforms from the images and the transport
@@ -58,9 +60,13 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
+	settings, former, err := r.settings(ctx, cluster, existing)
+	if err != nil {
+		return inputs{}, settingsOutcome(err)
+	}
 	return inputs{
-		operand.Inputs{Bundles: bundles, Variables: variables, Settings: setting.Of(cluster.Spec)},
-		operand.OtherPlatforms(platforms, results),
+		operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings},
+		operand.OtherPlatforms(platforms, results), former,
 	}, status.Outcome{Reason: reason.AsExpected}
 }
 

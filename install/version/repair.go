@@ -34,9 +34,13 @@ func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.Clu
 		if err != nil || isIntact(cluster, *version, stored, existing) {
 			continue
 		}
+		secrets, err := r.formerSecrets(ctx, name) // they get the new ConfigMap as their owner
+		if err != nil {
+			return wrote, err
+		}
 		wrote = true
 		log.FromContext(ctx).Info("Repairing the revision ConfigMaps of a version", "version", name)
-		if err := r.store(ctx, cluster, *version, stored, true); err != nil {
+		if err := r.store(ctx, cluster, *version, stored, secrets, true); err != nil {
 			return wrote, err
 		}
 	}

@@ -21,8 +21,8 @@ import (
 // add creates a new version: first the revision ConfigMap, then the status, so that
 // every version in the status can be read. If the process ends in between, the next
 // reconcile finds the ConfigMap and uses it.
-func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) status.Outcome {
-	set, installedAs := inherit(cluster, set, existing)
+func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
+	set, installedAs := inherit(cluster, set, inputs, existing)
 	stored, err := revision.Encode(set)
 	if err != nil {
 		return status.Outcome{Reason: reason.RenderFailed, Err: err}
@@ -46,7 +46,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 		UnmanagedCRDs:   slices.Clone(cluster.Spec.UnmanagedCRDs),
 		Components:      set.Components(),
 	}
-	if err := r.store(ctx, cluster, version, stored, false); err != nil {
+	if err := r.store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	_, err = r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {

@@ -20,7 +20,9 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // first returns the first revision ConfigMap of a version.
@@ -77,7 +79,7 @@ func TestAdd_LimitOfVersions(t *testing.T) {
 		}
 		r := reconcilerWith(t, cluster)
 		r.Reporter = &status.Reporter{Client: r.Client, Live: r.Live}
-		if got := r.add(t.Context(), cluster.DeepCopy(), operand.Set{}, nil); got.Reason != want || got.Err != nil {
+		if got := r.add(t.Context(), cluster.DeepCopy(), operand.Set{}, inputs{}, nil); got.Reason != want || got.Err != nil {
 			t.Errorf("with %d versions: %s, error %v, want %s", before, got.Reason, got.Err, want)
 		}
 	}
@@ -230,7 +232,7 @@ func TestInherit_WholeVersion(t *testing.T) {
 			cluster.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest)}}
 			existing := []corev1.ConfigMap{*revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]}
 			test.edit(cluster)
-			set, got := inherit(cluster, test.set, existing)
+			set, got := inherit(cluster, test.set, inputs{}, existing)
 			if got != test.want || got != "" && set.Operands[0].InstalledAs != got {
 				t.Errorf("got %q with components %v, want %q", got, set.Components(), test.want)
 			}
@@ -317,6 +319,47 @@ func TestSelectOutcome_Undecided(t *testing.T) {
 	} {
 		if got := selectOutcome(test.err).Undecided; got != test.want {
 			t.Errorf("%v: got %t, want %t", test.err, got, test.want)
+		}
+	}
+}
+
+// A component whose value of a Secret has changed is not inherited, although its stored objects are the same.
+func TestInherit_ValuesOfSecrets(t *testing.T) {
+	values := func(salt, token string) setting.Secrets {
+		return setting.Secrets{Salt: []byte(salt), Values: map[string]string{"<secret:a/b>": token}}
+	}
+	set := func(secrets setting.Secrets) operand.Set {
+		out := operand.Set{SecretsDigest: secrets.Digest()}
+		for _, name := range []string{"<secret:a/b>", "other"} {
+			out.Operands = append(out.Operands, operand.Operand{Name: name, Type: extractor.Core, Objects: []*unstructured.Unstructured{
+				{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}, "data": map[string]any{"a": name}}},
+			}})
+		}
+		return out
+	}
+	before := values("salt", "old")
+	stored, err := revision.Encode(set(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		former, now setting.Secrets
+		want        [2]string
+	}{
+		"the same value":                    {before, values("salt", "old"), [2]string{"4.22.0-1", "4.22.0-1"}},
+		"another value":                     {before, values("salt", "new"), [2]string{"", "4.22.0-1"}},
+		"the Secret of the version is lost": {setting.Secrets{}, values("new salt", "old"), [2]string{"", "4.22.0-1"}},
+	} {
+		cluster := clusterAPI()
+		cluster.Status.DesiredVersion = "4.22.0-1"
+		cluster.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest)}}
+		existing := []corev1.ConfigMap{*revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]}
+		got, _ := inherit(cluster, set(test.now), inputs{Inputs: operand.Inputs{Settings: setting.Settings{Secrets: test.now}}, former: test.former}, existing)
+		if have := [2]string{got.Operands[0].InstalledAs, got.Operands[1].InstalledAs}; have != test.want {
+			t.Errorf("%s: installed as %q, want %q", name, have, test.want)
+		}
+		if text := object.TextAt(got.Operands[0].Objects[0].Object, "data", "a"); text != "<secret:a/b>" {
+			t.Errorf("%s: the stored object has %q", name, text)
 		}
 	}
 }

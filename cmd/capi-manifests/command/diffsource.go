@@ -22,6 +22,7 @@ type diffSourceFlags struct {
 	platform  platformsFlag
 	cacheDir  string
 	allowTags bool
+	settings  string
 	variables []string
 	provider  providerFlags
 }
@@ -31,6 +32,7 @@ func (o *diffSourceFlags) register(cmd *cobra.Command) {
 	set.Var(&o.platform, "platform", "`platform` whose components of releases are compared, such as AWS; may be repeated, and contain commas (default every provider)")
 	set.BoolVar(&o.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&o.variables, "var", nil, "`name=value` of a variable in the manifests of releases; may be repeated")
+	set.StringVar(&o.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied to both releases; requires --platform")
 	set.StringVar(&o.cacheDir, "cache-dir", "", "cache `directory` for the bundles of releases")
 	cli.CompletePlatform(cmd)
 	o.provider.registerNames(cmd)
@@ -55,7 +57,7 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after d
 		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(fmt.Errorf("cannot compare %s and %s: only one of them is a release (images.json)", a, b))
 	}
 	if !isA {
-		for _, flag := range []string{"platform", "var", "allow-tags", "cache-dir"} {
+		for _, flag := range []string{"platform", "var", "allow-tags", "cache-dir", "settings"} {
 			if cmd.Flags().Changed(flag) {
 				return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(fmt.Errorf("--%s is only valid for releases; %s and %s are not releases (images.json)", flag, a, b))
 			}
@@ -64,10 +66,17 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after d
 	if given := o.provider.given(); len(given) > 0 && !(isKustomize(a) || isKustomize(b)) {
 		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(fmt.Errorf("%s: only valid for kustomize directories and YAML files; neither %s nor %s is one", strings.Join(given, ", "), a, b))
 	}
+	if o.settings != "" && isA && len(o.platform.platforms) == 0 {
+		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(errors.New("--settings requires --platform: settings name the components of a cluster"))
+	}
+	settings, err := release.ReadSettings(o.settings)
+	if err != nil {
+		return diffreport.Side{}, diffreport.Side{}, err
+	}
 	open := func(src string) (diffreport.Side, error) { return o.openProvider(cmd, src) }
 	if isA {
 		open = func(src string) (diffreport.Side, error) {
-			from := release.Source{File: src, AllowTags: o.allowTags, CacheDir: o.cacheDir}
+			from := release.Source{File: src, AllowTags: o.allowTags, CacheDir: o.cacheDir, Settings: settings.Settings}
 			return diffreport.Release(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), from, o.platform.platforms, variables)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
@@ -76,6 +77,7 @@ const planExample = `  # Show components and phases on AWS
 type planFlags struct {
 	imagesJSON, release, cacheDir   string
 	settings                        string
+	ignored                         []v1alpha1.IgnoredFields // of settings
 	platform                        platformsFlag
 	allowTags, objects              bool
 	cluster                         string
@@ -124,7 +126,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
-	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied")
+	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied, and ConfigMaps with additional objects")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.registerOverrides(cmd)
 	f.format.Register(cmd)
@@ -188,7 +190,7 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	if err != nil {
 		return err
 	}
-	p.Signatures = signatures
+	p.Signatures, p.IgnoredFields = signatures, planreport.IgnoredFields(f.ignored, phases)
 	if f.cluster != "" {
 		err = f.compare(cmd, &p, set, phases, clusterProfileOf(results))
 	} else {
@@ -264,7 +266,8 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
-	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir, Settings: settings}
+	f.ignored = settings.DriftPolicy.IgnoredFields
+	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir, Settings: settings.Settings}
 	return from.Render(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), f.platform.platforms, variables)
 }
 

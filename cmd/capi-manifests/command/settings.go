@@ -14,7 +14,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 const settingsLong = `List what spec.components of the ClusterAPI object can set for the providers in bundles: each variable
@@ -61,7 +60,7 @@ func settable(cmd *cobra.Command, sources []string) ([]report.Settable, error) {
 		bundles, src, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
 		errs = append(errs, err)
 		for _, bundle := range bundles {
-			set, err := release.Render(operand.Inputs{Bundles: []extractor.Bundle{release.InImage(bundle, src)}, Variables: placeholders(bundle)})
+			set, err := release.Render(operand.Inputs{Bundles: []extractor.Bundle{release.InImage(bundle, src)}, Variables: release.Placeholders(bundle)})
 			errs = append(errs, err)
 			for _, component := range set.Operands {
 				all = append(all, report.NewSettable(bundle, component))
@@ -69,15 +68,4 @@ func settable(cmd *cobra.Command, sources []string) ([]report.Settable, error) {
 		}
 	}
 	return all, errors.Join(errs...)
-}
-
-// placeholders returns a value for each variable without a default.
-func placeholders(bundle extractor.Bundle) map[string]string {
-	values := map[string]string{}
-	for _, found := range variable.Variables(bundle.Manifests) {
-		if found.Required {
-			values[found.Name] = "0"
-		}
-	}
-	return values
 }

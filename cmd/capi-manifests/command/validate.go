@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -81,6 +82,9 @@ With --extension-server the server of a Runtime Extension is called too: finding
 connection/... and discovery/... show whether Cluster API accepts the handlers for the
 ExtensionConfig. "extension test" also tests the handlers.
 
+With --settings the settings of the provider in a ClusterAPI object are rendered as in a cluster. A setting that does not apply is
+an error that names its field.
+
 A provider with existing findings can start with a baseline, so that only new findings are
 reported. An intended finding is waived in the config file .capi-manifests.yaml, with a reason
 and an expiry date:
@@ -140,6 +144,7 @@ type validateOptions struct {
 	as         sourceForm
 	against    against
 	extension  extensionServer
+	settings   string
 }
 
 func newValidate(version string) *cobra.Command {
@@ -163,6 +168,7 @@ func newValidate(version string) *cobra.Command {
 	flags.Var(&options.as, "as", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
 	options.against.register(flags)
 	options.extension.register(flags)
+	flags.StringVar(&options.settings, "settings", "", "`file` with a ClusterAPI object or its spec: check whether the settings of the provider apply to the bundle")
 	flags.StringVar(&options.write, "write-baseline", "", "output `file` for the findings, for use with --baseline; the exit code is 0")
 	for flag, values := range map[string][]string{"as": {formBundle, formKustomize}, "output": findings.Formats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
 		// The only error is an unknown flag.
@@ -236,6 +242,9 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 	if err != nil {
 		return findings.Report{}, err
 	}
+	if err := release.CheckSettings(o.settings, src, bundles, cmd.ErrOrStderr()); err != nil {
+		return findings.Report{}, err
+	}
 	result := findings.Check(src, bundles)
 	if err := o.against.add(cmd, &result, bundles); err != nil {
 		return findings.Report{}, err
@@ -279,6 +288,9 @@ func (o *validateOptions) onReleases(src string) error {
 	}
 	if o.extension.url != "" {
 		errs = append(errs, fmt.Errorf("--extension-server: only valid for bundles; %s contains clusterctl releases", src))
+	}
+	if o.settings != "" {
+		errs = append(errs, fmt.Errorf("--settings: only valid for bundles; %s contains clusterctl releases", src))
 	}
 	if o.against.server != "" {
 		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s contains clusterctl releases", src))

@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/setting"
 )
 
 // Side is one of the two sets of providers that are compared.
@@ -53,7 +54,7 @@ func Release(ctx context.Context, stdin io.Reader, stderr io.Writer, from releas
 	if err != nil {
 		return Side{}, err
 	}
-	operands, err := render(platforms, results, variables)
+	operands, err := render(platforms, results, variables, from.Settings)
 	if err != nil {
 		return Side{}, fmt.Errorf("reading %s: %w", from.File, err)
 	}
@@ -64,16 +65,16 @@ func Release(ctx context.Context, stdin io.Reader, stderr io.Writer, from releas
 	return opened, nil
 }
 
-// render renders the components of the platform. Without a platform, it renders
+// render renders the components of the platform, with the settings. Without a platform, it renders
 // every provider separately, because providers of different platforms may define
 // the same objects.
-func render(platforms operand.Platforms, results []extractor.Result, variables map[string]string) ([]operand.Operand, error) {
+func render(platforms operand.Platforms, results []extractor.Result, variables map[string]string, settings setting.Settings) ([]operand.Operand, error) {
 	if len(platforms) > 0 {
 		bundles, err := operand.Select(platforms, results)
 		if err != nil {
 			return nil, err
 		}
-		set, err := release.Render(operand.Inputs{Bundles: bundles, Variables: variables})
+		set, err := release.Render(operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings})
 		return set.Operands, err
 	}
 	var operands []operand.Operand

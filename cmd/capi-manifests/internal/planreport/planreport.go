@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -38,6 +39,8 @@ type Report struct {
 	Components []Component `json:"components"`
 	// Phases are in apply order.
 	Phases []Phase `json:"phases"`
+	// IgnoredFields are the fields that the drift policy leaves to other actors.
+	IgnoredFields []Ignored `json:"ignoredFields,omitempty"`
 	// NotInstalled are the images, or bundles of images, that the cluster does not
 	// install.
 	NotInstalled []NotInstalled `json:"notInstalled"`
@@ -109,6 +112,27 @@ func New(release string, platforms operand.Platforms, set operand.Set, phases []
 	return p, nil
 }
 
+// Ignored are fields of an object that are left to other actors.
+type Ignored struct {
+	// Object is the kind and the name.
+	Object string   `json:"object"`
+	Fields []string `json:"fields"`
+	// Exists is false if no phase has the object, so that the entry has no effect.
+	Exists bool `json:"exists"`
+}
+
+// IgnoredFields returns the fields of a drift policy.
+func IgnoredFields(policy []v1alpha1.IgnoredFields, phases []revision.Phase) (ignored []Ignored) {
+	for _, fields := range policy {
+		exists := false
+		for id := range revision.ByIdentity(phases) {
+			exists = exists || fields.Matches(id.GroupKind, id.Name)
+		}
+		ignored = append(ignored, Ignored{fields.Target(), fields.Fields, exists})
+	}
+	return ignored
+}
+
 // strictRejections returns the reasons why the strict namespace rejects pods of objects.
 func strictRejections(objects []*unstructured.Unstructured) ([]contract.Rejection, error) {
 	var manifests bytes.Buffer
@@ -153,6 +177,13 @@ func (p Report) Table(w *bytes.Buffer) {
 		if len(c.Settings) > 0 {
 			fmt.Fprintf(w, "Settings of %s: %s\n", c.Name, strings.Join(c.Settings, ", "))
 		}
+	}
+	for _, ignored := range p.IgnoredFields {
+		fmt.Fprintf(w, "Left to other actors in %s: %s", term.Printable(ignored.Object), term.Printable(strings.Join(ignored.Fields, ", ")))
+		if !ignored.Exists {
+			w.WriteString(" (no such object)")
+		}
+		w.WriteString("\n")
 	}
 	term.Columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, term.Rows(p.Phases, func(phase Phase) []string {
 		return []string{phase.Name, strconv.Itoa(phase.Objects), kinds(phase.Kinds)}

@@ -3,51 +3,130 @@
 package release
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/setting"
+	"github.com/capi-installer/capi-installer/internal/text"
+	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// ReadSettings reads the settings of a file with one document: a ClusterAPI object, or only its spec. There are none if file is
-// empty. An error about the content is a *operand.SettingError.
-func ReadSettings(file string) (setting.Settings, error) {
+// Settings are the settings in a file.
+type Settings struct {
+	setting.Settings
+	// DriftPolicy is applied by the cluster at once, without a new version.
+	DriftPolicy v1alpha1.DriftPolicy
+}
+
+// ReadSettings reads the settings of a file: a ClusterAPI object, or only its spec, and further documents with the ConfigMaps of
+// additional objects. The values of Secrets are not needed: their placeholders are rendered. There are no settings if file is empty. An
+// error about the content is a *operand.SettingError.
+func ReadSettings(file string) (Settings, error) {
 	if file == "" {
-		return setting.Settings{}, nil
+		return Settings{}, nil
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return setting.Settings{}, err
+		return Settings{}, err
 	}
 	settings, err := parseSettings(content)
 	if err != nil {
-		return setting.Settings{}, &operand.SettingError{Err: fmt.Errorf("reading %s: want a ClusterAPI object or its spec: %w", file, err)}
+		return Settings{}, &operand.SettingError{Err: fmt.Errorf("reading %s: %w", file, err)}
 	}
 	return settings, nil
 }
 
-func parseSettings(content []byte) (setting.Settings, error) {
-	content, err := yamldoc.ToUTF8(content)
+func parseSettings(content []byte) (settings Settings, err error) {
+	content, err = yamldoc.ToUTF8(content)
 	if err != nil {
-		return setting.Settings{}, err
+		return Settings{}, err
 	}
-	if documents := yamldoc.SplitNonEmpty(content); len(documents) > 1 {
-		return setting.Settings{}, fmt.Errorf("line %d: the file has %d documents, want one", documents[1].Line, len(documents))
+	settings.Objects = map[string][]byte{}
+	first := 0 // line of the document with the settings
+	for _, document := range yamldoc.SplitNonEmpty(content) {
+		var configMap corev1.ConfigMap
+		if yaml.Unmarshal(document.Text, &configMap) == nil && configMap.Kind == "ConfigMap" {
+			settings.Objects[configMap.Name] = setting.Manifests(configMap.Data)
+			continue
+		}
+		if first > 0 {
+			return Settings{}, fmt.Errorf("line %d: the file has another document with settings in line %d; further documents can be ConfigMaps with additional objects", document.Line, first)
+		}
+		first = document.Line
+		spec, err := parseSpec(document.Text)
+		if err != nil {
+			return Settings{}, fmt.Errorf("want a ClusterAPI object or its spec: %w", err)
+		}
+		of := setting.Of(spec)
+		settings.Placement, settings.Components, settings.DriftPolicy = of.Placement, of.Components, spec.DriftPolicy
 	}
+	for _, name := range settings.ConfigMaps() {
+		if settings.Objects[name] == nil {
+			return Settings{}, fmt.Errorf("ConfigMap %s, to which additionalObjects refers, not found: append it to the file as another document", name)
+		}
+	}
+	return settings, nil
+}
+
+func parseSpec(document []byte) (v1alpha1.ClusterAPISpec, error) {
 	var cluster struct {
 		v1alpha1.ClusterAPI     `json:",inline"`
 		v1alpha1.ClusterAPISpec `json:",inline"`
 	}
-	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
-		return setting.Settings{}, err
+	if err := yaml.UnmarshalStrict(document, &cluster); err != nil {
+		return v1alpha1.ClusterAPISpec{}, err
 	}
 	if cluster.Kind == "" {
-		return setting.Of(cluster.ClusterAPISpec), nil
+		return cluster.ClusterAPISpec, nil
 	}
-	return setting.Of(cluster.Spec), nil
+	return cluster.Spec, nil
+}
+
+// CheckSettings returns an error for each setting in a file that does not apply to its bundle. Settings of other components are ignored,
+// but the file must have some for a bundle. src is the source of the bundles. Without a file it does nothing.
+func CheckSettings(file, src string, bundles []extractor.Bundle, stderr io.Writer) error {
+	settings, err := ReadSettings(file)
+	if file == "" || err != nil {
+		return err
+	}
+	settings.Partial = true
+	var names, applied []string
+	var errs []error
+	for _, bundle := range bundles {
+		name := bundle.Metadata.ProviderName
+		if names = append(names, name); settings.For(name).Own == nil {
+			continue
+		}
+		_, err := Render(operand.Inputs{Bundles: []extractor.Bundle{InImage(bundle, src)}, Variables: Placeholders(bundle), Settings: settings.Settings})
+		errs, applied = append(errs, err), append(applied, name)
+	}
+	if len(applied) == 0 {
+		return &operand.SettingError{Err: fmt.Errorf("%s has no settings of %s", file, text.First(10, names))}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "%s: the settings of %s apply\n", term.Printable(file), term.Printable(text.First(10, applied)))
+	return nil
+}
+
+// Placeholders returns a value for each variable of a bundle without a default.
+func Placeholders(bundle extractor.Bundle) map[string]string {
+	values := map[string]string{}
+	for _, found := range variable.Variables(bundle.Manifests) {
+		if found.Required {
+			values[found.Name] = "0"
+		}
+	}
+	return values
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// TreeNode is a node of the tree of image, component, phase, kind and object.
+// TreeNode is a node of the tree of image, component, phase, kind and object. A component also has its settings.
 type TreeNode struct {
-	// Is is the type of the node: image, component, phase, kind or object.
+	// Is is the type of the node: image, component, setting, phase, kind or object.
 	Is   string `json:"is"`
 	Name string `json:"name"`
 	// Below are the child nodes in install order.
@@ -28,6 +28,9 @@ func NewTree(name string, number int64, set operand.Set, unmanaged []string) ([]
 			return nil, err
 		}
 		component := release.at("image", o.Origin.Image).at("component", o.Name+" "+o.Version)
+		for _, name := range o.Settings {
+			component.at("setting", name)
+		}
 		for _, phase := range phases {
 			for _, object := range phase.Objects {
 				full := object.GetName()

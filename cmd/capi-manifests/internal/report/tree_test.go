@@ -19,7 +19,7 @@ func ExampleNewTree() {
 		if err != nil {
 			panic(err)
 		}
-		return operand.Operand{Name: name, Version: "v1.0.0", Origin: extractor.Origin{Image: "quay.io/me/capi"}, Objects: objects}
+		return operand.Operand{Name: name, Version: "v1.0.0", Settings: []string{"featureGates[" + name + "]"}, Origin: extractor.Origin{Image: "quay.io/me/capi"}, Objects: objects}
 	}
 	images, err := report.NewTree("4.22.0-1", 1, operand.Set{Operands: []operand.Operand{
 		component("core", `
@@ -42,6 +42,7 @@ func ExampleNewTree() {
 	// Output:
 	// quay.io/me/capi
 	// ├── core v1.0.0
+	// │   ├── featureGates[core]
 	// │   ├── core-crds
 	// │   │   └── CustomResourceDefinition
 	// │   │       └── clusters.cluster.x-k8s.io
@@ -51,6 +52,7 @@ func ExampleNewTree() {
 	// │       └── Deployment
 	// │           └── capi/manager
 	// └── ipam v1.0.0
+	//     ├── featureGates[ipam]
 	//     └── ipam
 	//         └── ServiceAccount
 	//             └── capi/ipam

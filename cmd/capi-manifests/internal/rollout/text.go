@@ -165,7 +165,7 @@ func (v Version) complete() bool {
 // unlimited is the width of a folded list of components if lines have no limit.
 const unlimited = 160
 
-// componentsText lists components with their versions, and marks overridden images. Folded, it is one line: the number of all
+// componentsText lists components with their versions and settings, and marks overridden images. Folded, it is one line: the number of all
 // components replaces those that do not fit.
 func (w *text) componentsText(components []v1alpha1.Component) string {
 	names, width := make([]string, len(components)), cmp.Or(w.layout.Width, unlimited)
@@ -173,6 +173,9 @@ func (w *text) componentsText(components []v1alpha1.Component) string {
 		names[i] = strings.TrimSpace(component.Name + " " + component.Version)
 		if component.Overridden {
 			names[i] += " (overridden)"
+		}
+		if len(component.Settings) > 0 {
+			names[i] += " (" + strings.Join(component.Settings, ", ") + ")"
 		}
 	}
 	all := strings.Join(names, ", ")

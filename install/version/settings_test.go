@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/masking"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
+)
+
+func secretInNamespace(name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}, Data: data}
+}
+
+// reconcilerOf returns a reconciler of a cluster with objects.
+func reconcilerOf(objects ...client.Object) *Reconciler {
+	c := fake.NewClientBuilder().WithObjects(objects...).Build()
+	return &Reconciler{Client: c, Live: c, Mask: &masking.Mask{}}
+}
+
+// referring returns a ClusterAPI object whose settings refer to a Secret and a ConfigMap.
+func referring() *v1alpha1.ClusterAPI {
+	cluster := clusterAPI()
+	cluster.Status.DesiredVersion = "4.22.0-1"
+	cluster.Spec.Components = []v1alpha1.ComponentSettings{{
+		Name:              "aws",
+		Variables:         []v1alpha1.Variable{{Name: "TOKEN", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "token"}}}},
+		AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "extra"}},
+	}}
+	return cluster
+}
+
+// All missing references are reported at once, and are awaited.
+func TestSettings_MissingReferences(t *testing.T) {
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    string
+	}{
+		"no Secret": {nil, "spec.components refers to ConfigMap " + v1alpha1.OperatorNamespace + "/extra: not found\nspec.components refers to Secret " + v1alpha1.OperatorNamespace + "/aws: not found"},
+		"no key":    {[]client.Object{secretInNamespace("aws", map[string][]byte{"other": nil})}, `/aws: key "token" not found`},
+		"no text":   {[]client.Object{secretInNamespace("aws", map[string][]byte{"token": {0xff}})}, `/aws: the value of key "token" is not a text in UTF-8`},
+	} {
+		_, _, err := reconcilerOf(test.objects...).settings(t.Context(), referring(), nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) || settingsOutcome(err).Reason != reason.ReferenceMissing {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := settingsOutcome(errors.New("timeout")).Reason; got != reason.WriteFailed {
+		t.Errorf("an error of the API server has the reason %s", got)
+	}
+}
+
+// The same values have the same digest in each reconcile, because the salt is the one of the desired version. Without the Secret of
+// that version, the salt is new.
+func TestSettings_SaltOfTheDesiredVersion(t *testing.T) {
+	source := secretInNamespace("aws", map[string][]byte{"token": []byte("hunter2")})
+	existing := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "extra"}, Data: map[string]string{"b": "2", "a": "1"}}}
+	r := reconcilerOf(source)
+	first, _, err := r.settings(t.Context(), referring(), existing)
+	if err != nil || string(first.Objects["extra"]) != "1\n---\n2" || r.Mask.Text("a hunter2 b") != "a <secret:aws/token> b" {
+		t.Fatalf("%v: %q", err, first.Objects)
+	}
+	if other, _, err := r.settings(t.Context(), referring(), existing); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
+		t.Errorf("without a stored Secret: %v, the same digest", err)
+	}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1", UID: "first"}}
+	if err := r.putSecret(t.Context(), revision.Secret(owner, first.Secrets)); err != nil {
+		t.Fatal(err)
+	}
+	second, former, err := r.settings(t.Context(), referring(), existing)
+	if err != nil || second.Secrets.Digest() != first.Secrets.Digest() || former.Digest() != first.Secrets.Digest() {
+		t.Errorf("with the stored Secret: %v, digests %s, %s, %s", err, first.Secrets.Digest(), second.Secrets.Digest(), former.Digest())
+	}
+}
+
+// An existing Secret stays if it is the same, and is replaced if it has other values or belongs to a deleted ConfigMap.
+func TestPutSecret_Existing(t *testing.T) {
+	values := func(token string) setting.Secrets {
+		return setting.Secrets{Salt: []byte("salt"), Values: map[string]string{"<secret:aws/token>": token}}
+	}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1", UID: "first"}}
+	recreated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1", UID: "second"}}
+	for name, wanted := range map[string]*corev1.Secret{
+		"none": nil, "the same": revision.Secret(configMap, values("a")), "other values": revision.Secret(configMap, values("b")), "another owner": revision.Secret(recreated, values("a")),
+	} {
+		r := reconcilerOf(revision.Secret(configMap, values("a")))
+		if err := r.putSecret(t.Context(), wanted.DeepCopy()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if wanted == nil {
+			continue
+		}
+		found := &corev1.Secret{}
+		if err := r.Live.Get(t.Context(), client.ObjectKeyFromObject(wanted), found); err != nil {
+			t.Fatal(err)
+		}
+		if string(found.Data["values.json"]) != string(wanted.Data["values.json"]) || found.OwnerReferences[0].UID != wanted.OwnerReferences[0].UID {
+			t.Errorf("%s: got %s of %s", name, found.Data, found.OwnerReferences[0].UID)
+		}
+	}
+}
