@@ -119,6 +119,30 @@ func with(object map[string]any, field string, value any) map[string]any {
 	return body(object).with(field, value)
 }
 
+// changedFields returns the paths of the fields that differ between two objects. An empty object is the same as an absent one: Go types
+// write "status: {}".
+func changedFields(before, after any) []string {
+	return object.ChangedFields(withoutEmpty(before), withoutEmpty(after))
+}
+
+// withoutEmpty returns a value without the fields that are empty objects.
+func withoutEmpty(value any) any {
+	content, isObject := value.(map[string]any)
+	if !isObject {
+		return value
+	}
+	kept := map[string]any{}
+	for key, field := range content {
+		if inner, isInner := field.(map[string]any); isInner {
+			if field = withoutEmpty(inner); len(field.(map[string]any)) == 0 {
+				continue
+			}
+		}
+		kept[key] = field
+	}
+	return kept
+}
+
 // within reports whether a field is one of some fields, or a part of one.
 func within(field string, allowed ...string) bool {
 	return slices.ContainsFunc(allowed, func(parent string) bool {

@@ -46,7 +46,7 @@ var inPlaceRules = []Rule{{
 		if h.Hook.Name == "CanUpdateMachineSet" {
 			allowed = "spec.template.spec"
 		}
-		for _, field := range object.ChangedFields(p.current, p.after) {
+		for _, field := range changedFields(p.current, p.after) {
 			if !within(field, allowed) {
 				found = append(found, problem(p.field, "the patch changes %s, which is not in %s", field, allowed))
 			}
@@ -63,8 +63,8 @@ var inPlaceRules = []Rule{{
 	},
 	Of: isCanUpdate,
 	Handler: eachApplied(func(_ *Handler, p inPlacePatch) (found []Problem) {
-		other := object.ChangedFields(p.after, p.desired)
-		for _, field := range object.ChangedFields(p.current, p.after) {
+		other := changedFields(p.after, p.desired)
+		for _, field := range changedFields(p.current, p.after) {
 			if slices.ContainsFunc(other, func(o string) bool { return within(field, o) || within(o, field) }) {
 				found = append(found, problem(p.field, "the patch sets %s to another value than the desired one", field))
 			}

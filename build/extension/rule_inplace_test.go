@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A field in a name with dots, or in a list, is compared with the desired value.
+// A field in a name with dots, or in a list, is compared with the desired value. An empty object is no field.
 func TestInPlaceDesired_FieldsOfMapsAndLists(t *testing.T) {
 	t.Parallel()
 	at := slices.IndexFunc(inPlaceRules, func(r Rule) bool { return r.ID == "in-place/desired" })
@@ -19,6 +19,7 @@ func TestInPlaceDesired_FieldsOfMapsAndLists(t *testing.T) {
 		`{"op": "add", "path": "/spec/labels", "value": {"a.b/c": "other"}}`:   1,
 		`{"op": "add", "path": "/spec/taints/0/value", "value": "desired"}`:    0,
 		`{"op": "add", "path": "/spec/taints/0/value", "value": "other"}`:      1,
+		`{"op": "add", "path": "/status", "value": {"nested": {}}}`:            0,
 	} {
 		request := `{"current": {"machine": {"spec": {"taints": [{"value": "x"}]}}}, "desired": {"machine": {"spec": {"labels": {"a.b/c": "desired"}, "taints": [{"value": "desired"}]}}}}`
 		answer := fmt.Sprintf(`{"status": "Success", "machinePatch": {"patchType": "JSONPatch", "patch": %q}}`, base64.StdEncoding.EncodeToString([]byte("["+operation+"]")))

@@ -105,7 +105,7 @@ var patchRules = []Rule{{
 	Of: is("GeneratePatches"),
 	Handler: func(h *Handler) (found []Problem) {
 		for _, p := range applyPatches(h.first(Patched), func(int, map[string]any, error) {}) {
-			if changed := object.ChangedFields(p.before, p.after); len(changed) > 0 {
+			if changed := changedFields(p.before, p.after); len(changed) > 0 {
 				found = append(found, problem("", "%s: the patched %s is changed again: %s", Patched, p.label(), strings.Join(changed, ", ")))
 			}
 		}
@@ -186,7 +186,7 @@ func eachPatched(check func(*Handler, patched) []Problem) func(*Handler) []Probl
 }
 
 func checkAllowedFields(_ *Handler, p patched) (found []Problem) {
-	for _, field := range object.ChangedFields(p.before, p.after) {
+	for _, field := range changedFields(p.before, p.after) {
 		if !within(field, "metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata.labels", "spec.template.metadata.annotations") {
 			found = append(found, problem(fmt.Sprintf("items[%d].patch", p.index), "the patch of %s changes %s", p.label(), field))
 		}
@@ -216,7 +216,7 @@ func comparePatched(a, b Call, v Variant) (found []Problem) {
 }
 
 func differentResult(other map[string]any, p patched, v Variant) []Problem {
-	if changed := object.ChangedFields(other, p.after); len(changed) > 0 {
+	if changed := changedFields(other, p.after); len(changed) > 0 {
 		return in(v, problems("", "the patched %s has other values: %s", p.label(), strings.Join(changed, ", ")))
 	}
 	return nil
