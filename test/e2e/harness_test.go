@@ -138,6 +138,11 @@ func (h *harness) endLast() {
 	}
 }
 
+// dropLease deletes the lease of a process that has ended.
+func (h *harness) dropLease() {
+	h.must(h.DeleteAllOf(context.Background(), &coordinationv1.Lease{}, client.InNamespace(v1alpha1.OperatorNamespace)))
+}
+
 // uninstall deletes the ClusterAPI object and waits until the last process, or a new one, has removed all objects, so
 // that the next test that leases the cluster finds it in its original state.
 func (h *harness) uninstall() {
@@ -149,6 +154,7 @@ func (h *harness) uninstall() {
 	}
 	p := h.last
 	if p == nil || !p.Runs() {
+		h.dropLease() // the new process has no --leader-elect, and does not start while another one holds the lease
 		p = h.start("0.0.0")
 		h.eventually("the program is ready", func() error { return answers(p.Health + "/readyz") })
 	}
@@ -163,7 +169,7 @@ func (h *harness) uninstall() {
 	})
 	p.terminate()
 	// A program that ended while the API server was down still holds its lease, and the next one would wait for over two minutes.
-	h.must(h.DeleteAllOf(context.Background(), &coordinationv1.Lease{}, client.InNamespace(v1alpha1.OperatorNamespace)))
+	h.dropLease()
 	h.must(h.DeleteClusterOperator(context.Background()))
 }
 
