@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/test/faults"
 )
 
@@ -171,6 +175,10 @@ func (c *cycle) deleteNamespace() {
 		if err := c.Get(ctx, client.ObjectKey{Name: namespace}, before); err != nil {
 			return err
 		}
+		permissions, err := c.permissions(ctx)
+		if err != nil {
+			return err
+		}
 		if err := c.Delete(ctx, before); err != nil {
 			return err
 		}
@@ -179,13 +187,36 @@ func (c *cycle) deleteNamespace() {
 			err := c.Create(ctx, again.DeepCopy())
 			if err == nil {
 				c.event("actor", "creates the namespace")
-				return nil
+				for _, object := range permissions {
+					err = errors.Join(err, c.Create(ctx, object))
+				}
+				return err
 			}
 			if !apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 				return err
 			}
 		}
 	})
+}
+
+// permissions returns copies of the roles and bindings of the release in the namespace of the providers. The cluster version operator
+// creates them again with the namespace.
+func (c *cycle) permissions(ctx context.Context) (copies []client.Object, err error) {
+	for _, kind := range []string{"RoleList", "RoleBindingList"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind))
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		for _, object := range list.Items {
+			if object.GetLabels()[engine.ManagedByLabel] != v1alpha1.Prefix {
+				object.SetResourceVersion("")
+				object.SetUID("")
+				copies = append(copies, &object)
+			}
+		}
+	}
+	return copies, nil
 }
 
 // killAPIServer kills the API server and starts it again. Until it serves, no connection is possible.
