@@ -30,9 +30,9 @@ var forkDifferences = []struct{ pattern, difference, reason string }{
 	{`^Deployment \S+ \.spec\.template\.spec\.containers\[\d+\]\.imagePullPolicy: shipped Always, generated IfNotPresent`,
 		"`imagePullPolicy` is `IfNotPresent` instead of `Always`", "the component of manifests-gen in older forks keeps the value; without a registry, a pod could not start again"},
 	{`^Deployment \S+ \.(spec\.strategy|status): shipped map\[\], generated <nil>`,
-		"`spec.strategy` and `status` of a Deployment are absent instead of `{}`", "manifests-gen writes empty structs of Go's types, which have no meaning"},
+		"`spec.strategy` and `status` of a Deployment are absent instead of `{}`", "manifests-gen writes empty structs of Go's types; they have no meaning"},
 	{`^CustomResourceDefinition \S+ \.spec\.conversion\.webhook\.clientConfig\.caBundle: shipped Cg==, generated <nil>`,
-		"`caBundle` of a conversion webhook is absent instead of `Cg==`", "`Cg==` is a line break, which is a placeholder of controller-gen; service-ca writes the bundle"},
+		"`caBundle` of a conversion webhook is absent instead of `Cg==`", "`Cg==` is a line break, a placeholder of controller-gen; service-ca writes the bundle"},
 	{`^ValidatingAdmissionPolicy(Binding)? openshift-cluster-api-protect-\S+ \.metadata\.labels`,
 		"the objects that protect InfraClusters have the provider label", "every object of a provider has it"},
 	{`^ValidatingAdmissionPolicy(Binding)? \S+ \.metadata\.namespace`,
@@ -57,7 +57,7 @@ func TestForkDifferences_AreDocumented(t *testing.T) {
 	if !found || !end {
 		t.Fatalf("%s has no table of differences", file)
 	}
-	rows := "| the objects in `manifests.yaml` are in another order | it is the order in which they are applied; the order of manifests-gen has no meaning |\n"
+	rows := "| the objects in `manifests.yaml` are in another order | it is the apply order; the order of manifests-gen has no meaning |\n"
 	for _, d := range forkDifferences {
 		rows += fmt.Sprintf("| %s | %s |\n", d.difference, d.reason)
 	}

@@ -43,6 +43,11 @@ func TestAdministrationScripts(t *testing.T) {
 	runClusterScripts(t, controlplane.Lease(t), "testdata/administration")
 }
 
+// TestPreviewScripts runs the scripts in testdata/preview in a control plane of its own, because they delete the ClusterAPI object.
+func TestPreviewScripts(t *testing.T) {
+	runClusterScripts(t, controlplane.Lease(t), "testdata/preview")
+}
+
 func runClusterScripts(t *testing.T, cluster *controlplane.Cluster, dir string) {
 	t.Helper()
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
