@@ -23,8 +23,8 @@ import (
 // whether a field is reverted.
 
 // compressed is the field of a cached object that holds the compressed JSON of the whole
-// object. It is a json.Number, which a deep copy keeps and which no decoded object has:
-// the content of an object never looks compressed.
+// object. It is a json.Number: a deep copy keeps it, and no decoded object has one, so the
+// content of an object never looks compressed.
 const compressed = "compressed"
 
 // compress is the transform function of the cache. It does not modify its argument. The handlers of events see its result, and

@@ -85,7 +85,7 @@ type attempt struct {
 	// applied is set if result is known.
 	applied bool
 	result  engine.Result
-	// findings are those of the preflight, and risks those that the administrator accepts.
+	// findings are the result of the preflight, and risks are accepted by the administrator.
 	findings []preflight.Finding
 	risks    []v1alpha1.AcceptedRisk
 	// verdicts are those on unmanaged CRDs.
@@ -178,6 +178,15 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	}
 	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
 	return out
+}
+
+// stored returns the plan of a version in the status.
+func (r *Applier) stored(s state, entry v1alpha1.Version) (plan, error) {
+	v, err := s.load(entry)
+	if err != nil {
+		return plan{version: v}, err
+	}
+	return r.plans.of(v)
 }
 
 // prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.
@@ -299,11 +308,7 @@ func (r *Applier) older(s state) func(number int64) map[object.Identity]*unstruc
 			if !owns(entry, number) {
 				continue
 			}
-			v, err := s.load(entry)
-			if err != nil {
-				continue
-			}
-			p, err := r.plans.of(v)
+			p, err := r.stored(s, entry)
 			if err != nil {
 				continue
 			}

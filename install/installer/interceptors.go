@@ -18,6 +18,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -85,7 +86,7 @@ func (r *Reconciler) disarm(ctx context.Context, s state) (out disarmed, err err
 		failed = append(failed, err)
 		for _, i := range found {
 			if kept[i.Identity] != nil {
-				out.shared = append(out.shared, fmt.Sprintf("kubectl delete %s.%s %s", strings.ToLower(i.Kind), i.Group, i.Name))
+				out.shared = append(out.shared, preflight.Deletion(i.Identity))
 				continue
 			}
 			gone, err := r.deleteInterceptor(ctx, i)
@@ -104,11 +105,7 @@ func (r *Reconciler) currentObjects(s state) (map[object.Identity]*unstructured.
 	if entry == nil {
 		return nil, nil
 	}
-	v, err := s.load(*entry)
-	if err != nil {
-		return nil, err
-	}
-	p, err := r.Applier.plans.of(v)
+	p, err := r.Applier.stored(s, *entry)
 	return revision.ByIdentity(p.phases), err
 }
 

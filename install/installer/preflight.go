@@ -68,7 +68,7 @@ func hasBegun(version *v1alpha1.Version) bool {
 func (r *Applier) release(s state, a attempt) preflight.Release {
 	name := a.plan.name
 	out := preflight.Release{
-		Version: name[:max(0, strings.LastIndexByte(name, '-'))], Phases: a.plan.phases, Unchanged: a.plan.others,
+		Version: revision.Release(name), Phases: a.plan.phases, Unchanged: a.plan.others,
 		Adoptable: a.former.Adoptable, Accepted: s.Cluster.Spec.AcceptedRisks,
 	}
 	if entry := s.Cluster.Status.Version(name); entry != nil {
@@ -89,11 +89,7 @@ func (r *Applier) release(s state, a attempt) preflight.Release {
 
 // objectsOf returns the objects of a version; none if it cannot be read, which the attempt for that version reports.
 func (r *Applier) objectsOf(s state, entry v1alpha1.Version) map[object.Identity]*unstructured.Unstructured {
-	v, err := s.load(entry)
-	if err != nil {
-		return nil
-	}
-	p, err := r.plans.of(v)
+	p, err := r.stored(s, entry)
 	if err != nil {
 		return nil
 	}
@@ -192,9 +188,8 @@ func (a attempt) describe(why reason.Reason, messages []string) string {
 // acceptance returns the command that accepts the risks.
 func (a attempt) acceptance() string {
 	accepted := slices.Clone(a.risks)
-	release := a.plan.name[:max(0, strings.LastIndexByte(a.plan.name, '-'))]
 	for _, finding := range preflight.Blocking(a.findings) {
-		if risk := (v1alpha1.AcceptedRisk{Name: finding.Risk, Release: release}); finding.Risk != "" && !slices.Contains(accepted, risk) {
+		if risk := (v1alpha1.AcceptedRisk{Name: finding.Risk, Release: revision.Release(a.plan.name)}); finding.Risk != "" && !slices.Contains(accepted, risk) {
 			accepted = append(accepted, risk)
 		}
 	}

@@ -3,7 +3,7 @@
 // Package officialapi connects the installer with OpenShift's own ClusterAPI
 // object, of API group operator.openshift.io. HyperShift and other controllers list
 // the CRDs that they manage in its spec, and wait for its status before they write
-// these CRDs. Its unmanaged CRDs count in addition to those of the installer's
+// these CRDs. Its unmanaged CRDs count in addition to the CRDs in the installer's
 // ClusterAPI object, and its status follows the status of that object.
 //
 // The API is optional, and used as soon as the cluster serves it.

@@ -37,9 +37,8 @@ type contentComponent struct {
 
 // ContentID returns the identity of a set, computed from its inputs: for each
 // bundle, in order, the provider's name and type, the digest of its manifests, its payload image or ConfigMaps, and
-// its settings, with its additional objects; the values of the variables that the manifests use; the placement; and the values of Secrets, with
-// a salt. It does not depend on the code that
-// renders the objects.
+// its settings, with its additional objects; the values of the variables that the manifests use; the placement; and the
+// values of Secrets, with a salt. It does not depend on the code that renders the objects.
 func ContentID(inputs Inputs) digest.Digest {
 	input := contentInput{
 		Components: make([]contentComponent, len(inputs.Bundles)), Variables: usedVariables(inputs.Bundles, inputs.Variables),

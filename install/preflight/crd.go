@@ -76,10 +76,10 @@ func decode(actual, desired *unstructured.Unstructured) (old, now *apiextensions
 
 // changesOf returns the finding about the changes of a CRD with instances; nil if there is none.
 func changesOf(old, now *apiextensionsv1.CustomResourceDefinition) *Finding {
-	storage := storageOf(old)
-	if versionOf(now, storage) == nil && !serves(old, storageOf(now)) {
+	storage := crdchange.StorageVersion(old)
+	if crdchange.Version(now, storage) == nil && !serves(old, crdchange.StorageVersion(now)) {
 		return &Finding{Reason: reason.ObjectsRefused, Message: fmt.Sprintf(
-			"the release lacks version %s, in which instances are stored; install a release with %[1]s and %s first", storage, storageOf(now))}
+			"the release lacks version %s, in which instances are stored; install a release with %[1]s and %s first", storage, crdchange.StorageVersion(now))}
 	}
 	var breaking []string
 	for _, change := range crdchange.Compare(old, now) {
@@ -103,8 +103,8 @@ func notesOf(old, now *apiextensionsv1.CustomResourceDefinition) (notes []string
 			notes = append(notes, fmt.Sprintf("no longer serve %s: clients that use it get 404", version.Name))
 		}
 	}
-	switch from, to := storageOf(old), storageOf(now); {
-	case versionOf(old, to) != nil:
+	switch from, to := crdchange.StorageVersion(old), crdchange.StorageVersion(now); {
+	case crdchange.Version(old, to) != nil:
 		return notes
 	case serves(now, from):
 		return append(notes, fmt.Sprintf("switch to %s, which the installed release lacks: the way back stores their instances in %s again, and needs a working conversion", to, from))
@@ -115,22 +115,6 @@ func notesOf(old, now *apiextensionsv1.CustomResourceDefinition) (notes []string
 
 // serves reports whether a CRD serves a version.
 func serves(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
-	found := versionOf(crd, version)
+	found := crdchange.Version(crd, version)
 	return found != nil && found.Served
-}
-
-func versionOf(crd *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
-	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
-	if at < 0 {
-		return nil
-	}
-	return &crd.Spec.Versions[at]
-}
-
-func storageOf(crd *apiextensionsv1.CustomResourceDefinition) string {
-	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
-	if at < 0 {
-		return ""
-	}
-	return crd.Spec.Versions[at].Name
 }

@@ -47,7 +47,7 @@ type Release struct {
 	Version string
 	// Phases have the objects that are going to be written, and Unchanged the other objects of the release. Their CRDs may be packed.
 	Phases, Unchanged []revision.Phase
-	// Components are the components of the release, and Installed those of the installed version; nil if there is none.
+	// Components are the components of the release, and Installed the components of the installed version; nil if there is none.
 	Components, Installed []v1alpha1.Component
 	// InstalledCRD returns a CRD of the installed version; nil if it has none with this name.
 	InstalledCRD func(name string) *unstructured.Unstructured

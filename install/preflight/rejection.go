@@ -46,7 +46,7 @@ func causesOf(err error) []metav1.StatusCause {
 }
 
 // rejection returns the message about an object that the API server rejects whenever the installer writes it; empty for other
-// errors: permissions have a check of their own, and those of webhooks and policies can depend on other objects of the release.
+// errors: permissions have a check of their own, and errors of webhooks and policies can depend on other objects of the release.
 func rejection(desired *unstructured.Unstructured, err error) string {
 	if len(causesOf(err)) == 0 || replacing.Replaces(desired, err) {
 		return ""

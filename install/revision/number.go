@@ -25,6 +25,14 @@ func Number(name string) (int64, error) {
 	return number, nil
 }
 
+// Release returns the release version in the name of a version; the name itself if it has no revision number.
+func Release(name string) string {
+	if at := strings.LastIndexByte(name, '-'); at >= 0 {
+		return name[:at]
+	}
+	return name
+}
+
 // Next returns the name and the number of the next version of a release. The number
 // is higher than all numbers in history, of any release. It fails if the name is
 // not valid for a ConfigMap and as the value of a label.

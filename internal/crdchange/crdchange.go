@@ -52,7 +52,7 @@ type Change struct {
 func Compare(old, now *apiextensionsv1.CustomResourceDefinition) []Change {
 	changes := slices.Concat(identityChanges(old, now), versionChanges(old, now), conversionChanges(old, now))
 	for _, version := range now.Spec.Versions {
-		if before := versionOf(old, version.Name); before != nil {
+		if before := Version(old, version.Name); before != nil {
 			changes = append(changes, schemaChanges(version.Name, schemaOf(before), schemaOf(&version))...)
 		}
 	}

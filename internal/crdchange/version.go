@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/crdify/pkg/validations/crd/storedversionremoval"
 )
 
-func versionOf(crd *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
+// Version returns a version of a CRD by its name; nil if there is none.
+func Version(crd *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
 	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
 	if at < 0 {
 		return nil
@@ -48,18 +49,18 @@ func identityChanges(old, now *apiextensionsv1.CustomResourceDefinition) (change
 // versionChanges compares the versions of a CRD.
 func versionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
 	for _, before := range old.Spec.Versions {
-		if after := versionOf(now, before.Name); after != nil {
+		if after := Version(now, before.Name); after != nil {
 			changes = append(changes, sameVersionChanges(before, *after)...)
 			continue
 		}
 		changes = append(changes, removedVersion(old, now, before))
 	}
 	for _, after := range now.Spec.Versions {
-		if versionOf(old, after.Name) == nil {
+		if Version(old, after.Name) == nil {
 			changes = append(changes, Change{Rule: "crd/version-added", Level: Plain, Version: after.Name, Message: "version " + after.Name + " added", To: after.Name})
 		}
 	}
-	if before, after := storageOf(old), storageOf(now); before != after {
+	if before, after := StorageVersion(old), StorageVersion(now); before != after {
 		changes = append(changes, storageVersionChange(before, after))
 	}
 	return changes
@@ -90,7 +91,8 @@ func removedVersion(old, now *apiextensionsv1.CustomResourceDefinition, version 
 	return change
 }
 
-func storageOf(crd *apiextensionsv1.CustomResourceDefinition) string {
+// StorageVersion returns the name of the version that a CRD stores instances in; empty if there is none.
+func StorageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 	for _, version := range crd.Spec.Versions {
 		if version.Storage {
 			return version.Name

@@ -22,7 +22,7 @@ func (c *Cluster) Preview(ctx context.Context, desired *unstructured.Unstructure
 	return result, contract.Answer{}, nil
 }
 
-// Apply returns the object as it would be after an apply by a field manager, from a dry run. The error is that of the API server.
+// Apply returns the object as it would be after an apply by a field manager, from a dry run. An error is the answer of the API server.
 func (c *Cluster) Apply(ctx context.Context, desired *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
 	resource, err := c.resource(desired)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // The conditions that the two controllers write, and one that aggregates them.
@@ -83,20 +84,12 @@ func stateOfUninstall(cluster *v1alpha1.ClusterAPI, removing string) (State, str
 // For returns the report of a user who waits for a release: it is not at rest while another one is installed. An empty release is
 // the requested one.
 func (r Report) For(release string) Report {
-	if release == "" || r.State != AtRest || releaseOf(r.Current) == release {
+	if release == "" || r.State != AtRest || revision.Release(r.Current) == release {
 		return r
 	}
 	r.State = RollingOut
 	r.Summary = strings.TrimSuffix(r.Summary, ".") + fmt.Sprintf("; release %s has not been requested.", release)
 	return r
-}
-
-// releaseOf returns the release of a version, such as 4.22.0 of 4.22.0-3.
-func releaseOf(version string) string {
-	if at := strings.LastIndex(version, "-"); at >= 0 {
-		return version[:at]
-	}
-	return version
 }
 
 // empty reports whether nothing is installed or desired.
