@@ -233,15 +233,40 @@ func dryRunsUnchanged() bool {
 // version, or makes a dry run.
 func (h *harness) expectQuiet(reconcile func()) {
 	h.Helper()
+	h.rest()
 	writes, dryRuns := h.writes.Load(), h.dryRuns.Load()
 	h.wrote.Clear()
 	reconcile()
 	if written := h.writes.Load() - writes; written != 0 {
-		h.Errorf("%d writes of the installer, want none: %v", written, h.otherWrites())
+		h.Errorf("%d writes of the installer, want none: %v", written, h.written())
 	}
 	if made := h.dryRuns.Load() - dryRuns; made != 0 {
 		h.Errorf("%d dry runs of the installer, want none: it skips phases without a change", made)
 	}
+}
+
+// restTime is how long an installer that writes nothing is taken to be at rest.
+const restTime = 300 * time.Millisecond
+
+// rest waits until the installer writes nothing, at most a few seconds. The event about a condition is written after it, by another goroutine.
+func (h *harness) rest() {
+	for range 20 {
+		writes := h.writes.Load()
+		time.Sleep(restTime)
+		if h.writes.Load() == writes {
+			return
+		}
+	}
+}
+
+// written returns the installer's writes since the record was cleared.
+func (h *harness) written() []string {
+	var found []string
+	h.wrote.Range(func(key, _ any) bool {
+		found = append(found, key.(string))
+		return true
+	})
+	return found
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -4,6 +4,7 @@ package install_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,14 +31,9 @@ func (h *harness) mode(mode v1alpha1.InstallerMode) {
 
 // otherWrites returns the installer's writes except those to its status and events.
 func (h *harness) otherWrites() []string {
-	var found []string
-	h.wrote.Range(func(key, _ any) bool {
-		if name := key.(string); !strings.HasSuffix(name, "/status") && !strings.HasSuffix(name, "/events") && !strings.HasSuffix(name, "/configmaps/"+history.ConfigMapName) {
-			found = append(found, key.(string))
-		}
-		return true
+	return slices.DeleteFunc(h.written(), func(name string) bool {
+		return strings.HasSuffix(name, "/status") || strings.HasSuffix(name, "/events") || strings.HasSuffix(name, "/configmaps/"+history.ConfigMapName)
 	})
-	return found
 }
 
 func TestPaused_WritesNothingAndListsPendingChanges(t *testing.T) {

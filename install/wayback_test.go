@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -30,7 +31,6 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 	revision := 1
 	for _, test := range []struct {
 		name    string
-		more    []string // manifests of the broken release
 		arrange func(h *harness) (undo func())
 		cause   string // in the condition
 	}{
@@ -38,23 +38,14 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 		{name: "image", cause: "ImagePullBackOff", arrange: func(h *harness) func() { return h.problemOfPods("ImagePullBackOff") }},
 		{name: "crash", cause: "CrashLoopBackOff", arrange: func(h *harness) func() { return h.problemOfPods("CrashLoopBackOff") }},
 		{name: "quota", cause: "exceeded quota", arrange: (*harness).exhaustPods},
-		{name: "webhook", cause: "failed calling webhook", more: []string{`apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: test.example.com}
-webhooks:
-- name: test.example.com
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  clientConfig: {service: {name: webhook, namespace: ` + namespace + `}}
-  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-`}},
+		{name: "webhook", cause: "failed calling webhook", arrange: (*harness).refusePods},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer h.reportTo(t)()
 			if test.arrange != nil {
 				defer test.arrange(h)()
 			}
-			h.release(core(), awsWith(slices.Concat(converted(), test.more, []string{stuck("capa")})...))
+			h.release(core(), awsWith(append(converted(), stuck("capa"))...))
 			revision++
 			h.reports("InstallerProgressing", "RollingOut", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", test.cause, "1 CRD(s) switch to v1beta2")
 			if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) {
@@ -82,6 +73,30 @@ func (h *harness) exhaustPods() (undo func()) {
 	counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
 	counted.Object["status"] = map[string]any{"hard": map[string]any{"pods": "2"}, "used": map[string]any{"pods": "2"}}
 	h.must(h.Status().Update(h.Context(), counted))
+	return undo
+}
+
+// refusePods creates a webhook for pods that nothing answers, and waits until the API server calls it.
+func (h *harness) refusePods() (undo func()) {
+	h.Helper()
+	undo = h.add(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: test.example.com}
+webhooks:
+- name: test.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {name: webhook, namespace: ` + namespace + `}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+`)
+	h.eventually("the API server calls the webhook", func() error {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "registry.example.com/manager"}}}}
+		pod.Namespace, pod.GenerateName = namespace, "refused-"
+		if err := h.Create(h.Context(), pod, client.DryRunAll); !apierrors.IsInternalError(err) {
+			return fmt.Errorf("a pod is not refused by the webhook: %v", err)
+		}
+		return nil
+	})
 	return undo
 }
 
