@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -38,7 +39,7 @@ func (c *Changes) Observe(o object.Identity) {
 
 // ObserveOwner keeps the version that controls an object with an event.
 func (c *Changes) ObserveOwner(obj metav1.Object) {
-	version := Version(obj)
+	version := revision.Owner(obj)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.owners == nil {

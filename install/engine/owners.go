@@ -3,15 +3,13 @@
 package engine
 
 import (
-	"encoding/json"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // Owners writes and reads the owners of an object in an annotation. A version that
@@ -62,37 +60,16 @@ func (o Owners) Set(version string, obj metav1.Object) error {
 	return o.SetControllerReference(ownerOf(version), obj)
 }
 
-// ownerOf returns the owner of the objects of a version. Its UID is derived from the
-// version's name, not from the revision ConfigMap: the objects keep their owner when
-// a deleted ConfigMap is recreated. Names are never reused.
+// ownerOf returns the owner of the objects of a version.
 func ownerOf(version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: revision.OwnerKind},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: v1alpha1.OperatorNamespace,
 			Name:      version,
-			UID:       types.UID("revision-" + version),
+			UID:       revision.OwnerUID(version),
 		},
 	}
-}
-
-// Version returns the version of this installer that controls an object; empty if there is none. Unlike the owner handling of
-// boxcutter, it compares the namespace: an installation with another namespace has versions of the same name.
-func Version(obj metav1.Object) string {
-	var owners []struct {
-		Kind, Namespace, Name string
-		UID                   types.UID
-		Controller            bool
-	}
-	if err := json.Unmarshal([]byte(obj.GetAnnotations()[v1alpha1.OwnersAnnotation]), &owners); err != nil {
-		return ""
-	}
-	for _, owner := range owners {
-		if owner.Controller && owner.Namespace == v1alpha1.OperatorNamespace && isVersion(metav1.OwnerReference{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}) {
-			return owner.Name
-		}
-	}
-	return ""
 }
 
 // VersionOwner returns a version as the owner of an object.
@@ -100,5 +77,5 @@ func VersionOwner(version string) Owner { return Owner{Kind: ownerOf(version).Ki
 
 // isVersion reports whether an owner is a version of this installer.
 func isVersion(owner metav1.OwnerReference) bool {
-	return owner.Kind == "ConfigMap" && owner.UID == ownerOf(owner.Name).UID
+	return owner.Kind == revision.OwnerKind && owner.UID == revision.OwnerUID(owner.Name)
 }

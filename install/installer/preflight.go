@@ -44,10 +44,16 @@ func (r *Applier) preflight(ctx context.Context, s state, a attempt) ([]prefligh
 	if p.passed == a.plan.key() {
 		return p.notes, nil
 	}
-	if p.Live == nil || hasBegun(s.Cluster.Status.Version(a.plan.name)) {
+	if p.Live == nil {
 		return nil, nil
 	}
-	found, err := preflight.Check(ctx, observed{r.Engine.Reader, p}, r.release(s, a))
+	var found []preflight.Finding
+	var err error
+	if hasBegun(s.Cluster.Status.Version(a.plan.name)) { // an earlier process has judged it
+		found, err = preflight.Lasting(r.release(s, a))
+	} else {
+		found, err = preflight.Check(ctx, observed{r.Engine.Reader, &existing{live: p.Live}, p}, r.release(s, a))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", a.plan.name, err)
 	}
@@ -74,10 +80,7 @@ func (r *Applier) release(s state, a attempt) preflight.Release {
 	if entry := s.Cluster.Status.Version(name); entry != nil {
 		out.Components = entry.Components
 	}
-	current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion)
-	if current == nil { // each phase decides: objects of cluster-capi-operator can be adopted whose labels do not show it
-		out.Adoptable = func(*unstructured.Unstructured) bool { return true }
-	} else {
+	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil {
 		out.Installed = current.Components
 		installed := r.objectsOf(s, *current)
 		out.InstalledCRD = func(name string) *unstructured.Unstructured {
@@ -119,7 +122,8 @@ func (r *Applier) reserved(ctx context.Context, s state, p plan) sets.Set[object
 
 // observed is the cluster that the preflight reads.
 type observed struct {
-	cache client.Reader
+	cache    client.Reader
+	existing *existing
 	*Preflight
 }
 
@@ -129,7 +133,7 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	out.SetGroupVersionKind(like.GroupVersionKind())
 	err := o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
 	if apierrors.IsNotFound(err) {
-		err = o.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
+		err = o.existing.get(ctx, out, client.ObjectKeyFromObject(like))
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 		return nil, nil

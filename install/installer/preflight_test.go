@@ -4,7 +4,9 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,8 +105,8 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{{Name: "4.22.0-1", Revision: 1}, version}, configMap)
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
 	r := reconcilerOf(t, live, live, watches{}).Applier
-	r.Preflight = Preflight{Live: live, DryRuns: live}
 	for state, want := range map[v1alpha1.PhaseState]int{v1alpha1.PhasePending: 1, v1alpha1.PhaseProgressing: 0, v1alpha1.PhaseComplete: 0} {
+		r.Preflight = Preflight{Live: live, DryRuns: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		v, err := s.load(version)
 		if err != nil {
@@ -117,6 +119,83 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 		if found, err := r.preflight(t.Context(), s, attempt{plan: p}); err != nil || len(found) != want {
 			t.Errorf("phase %s: findings %v, want %d: %v", state, found, want, err)
 		}
+	}
+}
+
+// The note about the way back follows from the versions: a process that starts during a rollout has it too, without a request.
+func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
+	next := machines()
+	versions := []any{map[string]any{"name": "v1", "served": true, "storage": false}, map[string]any{"name": "v2", "served": true, "storage": true}}
+	if err := unstructured.SetNestedSlice(next.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	first, firstMap := storedVersion(t, "4.22.0-1", machines(), settings("a", "red"))
+	second, secondMap := storedVersion(t, "4.22.0-2", next, settings("a", "blue"))
+	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
+	s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "core-crds", State: v1alpha1.PhaseComplete}}
+	r := reconcilerOf(t, fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build(), watches{}).Applier
+	r.Preflight.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
+	v, err := s.load(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.plans.of(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := r.preflight(t.Context(), s, attempt{plan: p, scope: rollout})
+	if err != nil || len(found) != 1 || found[0].Blocks() || !strings.Contains(found[0].Message, "1 CRD(s) switch to v2, which the installed release lacks") {
+		t.Errorf("findings %+v, want the note about the way back: %v", found, err)
+	}
+}
+
+// A first installation lists the objects of a kind once, and reads only those that exist. It names the objects of all other owners.
+func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c", "d", "e", "theirs"} {
+		objects = append(objects, settings(name, "red"), webhook(name))
+	}
+	version, configMap := storedVersion(t, "4.22.0-1", objects...)
+	s := stateOf([]v1alpha1.Version{version}, configMap)
+	s.Cluster.Status.CurrentVersion = ""
+	for name, test := range map[string]struct {
+		forbidden   bool
+		lists, gets int
+	}{"with lists": {lists: 2, gets: 2}, "without the permission to list": {forbidden: true, lists: 2, gets: 12}} {
+		t.Run(name, func(t *testing.T) {
+			var lists, gets atomic.Int32
+			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "red"), webhook("theirs")).Build(), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+					gets.Add(1)
+					return c.Get(ctx, key, into, options...)
+				},
+				List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+					lists.Add(1)
+					if test.forbidden {
+						return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no role"))
+					}
+					return c.List(ctx, into, options...)
+				},
+			})
+			cache := fake.NewClientBuilder().WithScheme(clusterScheme(t)).Build()
+			r := reconcilerOf(t, cache, live, watches{}).Applier
+			r.Preflight = Preflight{Live: live, DryRuns: live}
+			v, err := s.load(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := attempt{scope: rollout}
+			if a.plan, err = r.plans.of(v); err != nil {
+				t.Fatal(err)
+			}
+			found, err := r.preflight(t.Context(), s, a)
+			if err != nil || len(found) != 2 || found[0].Reason != reason.Collision {
+				t.Errorf("findings %v, want a collision of each kind: %v", found, err)
+			}
+			if int(lists.Load()) != test.lists || int(gets.Load()) != test.gets {
+				t.Errorf("%d lists and %d reads, want %d and %d", lists.Load(), gets.Load(), test.lists, test.gets)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // Action is the effect that installing a version has on an object.
@@ -44,7 +45,7 @@ func ActionFor(desired, actual *unstructured.Unstructured) Action {
 			return Adopt
 		}
 		return AdoptAndChange
-	case actual.GetLabels()[ManagedByLabel] != v1alpha1.Prefix:
+	case revision.Owner(actual) == "":
 		return Collide
 	case within(fields(desired), actual.Object):
 		return Keep

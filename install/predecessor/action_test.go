@@ -7,8 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 )
+
+// owners is the annotation of an object that a version of this installer controls.
+const owners = `[{"apiVersion":"v1","kind":"ConfigMap","namespace":"openshift-cluster-api-operator","name":"4.22.0-1","uid":"revision-4.22.0-1","controller":true}]`
 
 func TestActionFor(t *testing.T) {
 	desired := &unstructured.Unstructured{Object: map[string]any{
@@ -18,6 +22,9 @@ func TestActionFor(t *testing.T) {
 		return func(o *unstructured.Unstructured) {
 			o.SetLabels(map[string]string{predecessor.ManagedByLabel: value})
 		}
+	}
+	ours := func(o *unstructured.Unstructured) {
+		o.SetAnnotations(map[string]string{v1alpha1.OwnersAnnotation: owners})
 	}
 	set := func(value string, further ...func(*unstructured.Unstructured)) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) {
@@ -38,13 +45,19 @@ func TestActionFor(t *testing.T) {
 		"absent":                           {nil, predecessor.Create},
 		"of the predecessor":               {object(t, nil), predecessor.Adopt},
 		"of the predecessor, other fields": {object(t, set("other")), predecessor.AdoptAndChange},
-		"installed":                        {object(t, label("capi-operator.openshift.io")), predecessor.Keep},
-		"installed, other fields":          {object(t, set("other", label("capi-operator.openshift.io"))), predecessor.Change},
+		"installed":                        {object(t, ours), predecessor.Keep},
+		"installed, other fields":          {object(t, set("other", ours)), predecessor.Change},
 		"of another manager":               {object(t, label("Helm")), predecessor.Collide},
-		"handed over":                      {handedOver, predecessor.Adopt},
+		"of no owner, with the label of installed objects": {object(t, label(v1alpha1.Prefix)), predecessor.Collide},
+		"installed, then by the predecessor again": {object(t, func(o *unstructured.Unstructured) {
+			annotations := o.GetAnnotations()
+			annotations[v1alpha1.OwnersAnnotation] = owners
+			o.SetAnnotations(annotations)
+		}), predecessor.Keep},
+		"handed over": {handedOver, predecessor.Adopt},
 		"with further fields": {object(t, func(o *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(o.Object, "x", "data", "b")
-			o.SetLabels(map[string]string{predecessor.ManagedByLabel: "capi-operator.openshift.io"})
+			ours(o)
 		}), predecessor.Keep},
 		"offered": {object(t, func(o *unstructured.Unstructured) {
 			o.SetLabels(nil)
@@ -61,7 +74,7 @@ func TestActionFor(t *testing.T) {
 func TestActionFor_ComparesLists(t *testing.T) {
 	service := func(ports ...any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "a", "labels": map[string]any{predecessor.ManagedByLabel: "capi-operator.openshift.io"}},
+			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "a", "annotations": map[string]any{v1alpha1.OwnersAnnotation: owners}},
 			"spec": map[string]any{"ports": ports},
 		}}
 	}

@@ -22,10 +22,8 @@ import (
 // judgeCRD compares a CRD with the one in the cluster, as "capi-manifests diff" does. Breaking changes are findings if there are
 // instances. The content of the installed version is no risk: a release that failed is replaced.
 func (r Release) judgeCRD(ctx context.Context, cluster Cluster, one judged, actual *unstructured.Unstructured) judged {
-	if r.InstalledCRD != nil {
-		if before := r.InstalledCRD(one.desired.GetName()); before != nil && sameSchemas(before, one.desired) {
-			return one
-		}
+	if before := r.installed(one.desired); before != nil && sameSchemas(before, one.desired) {
+		return one
 	}
 	old, now, err := decode(actual, one.desired)
 	if err != nil {
@@ -45,6 +43,31 @@ func (r Release) judgeCRD(ctx context.Context, cluster Cluster, one judged, actu
 	found.Message = object.Describe(one.desired) + ": " + found.Message + "; " + instance
 	one.findings = append(one.findings, *found)
 	return one
+}
+
+// installed returns the CRD of the installed version with the name of an object; nil if there is none.
+func (r Release) installed(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	if r.InstalledCRD == nil || !object.IsCRD(obj) {
+		return nil
+	}
+	return r.InstalledCRD(obj.GetName())
+}
+
+// notesOf returns the notes about an object, compared with the installed version.
+func (r Release) notesOf(desired *unstructured.Unstructured) ([]string, error) {
+	before := r.installed(desired)
+	if before == nil || sameSchemas(before, desired) {
+		return nil, nil
+	}
+	before, err := crdpack.Unpack(before)
+	if err != nil {
+		return nil, err
+	}
+	old, now, err := decode(before, desired)
+	if err != nil {
+		return nil, err
+	}
+	return notesOf(old, now), nil
 }
 
 // sameSchemas reports whether two CRDs, packed or not, have the same versions. The CA of a conversion webhook does not count.

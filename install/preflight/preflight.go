@@ -96,11 +96,34 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 			notes[note]++
 		}
 	}
-	for i := range found {
-		found[i].Accepted = found[i].Risk != "" && slices.Contains(release.Accepted, v1alpha1.AcceptedRisk{Name: found[i].Risk, Release: release.Version})
-	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
-	return append(found, counted(notes)...), errors.Join(errs...)
+	return append(release.accept(found), counted(notes)...), errors.Join(errs...)
+}
+
+// Lasting returns the accepted risks and the notes that follow from the release and the installed version alone. They hold also after
+// objects of the release were written.
+func Lasting(release Release) ([]Finding, error) {
+	var errs []error
+	notes := map[string]int{}
+	for _, phase := range release.Phases {
+		for _, obj := range phase.Objects {
+			found, err := release.notesOf(obj)
+			errs = append(errs, err)
+			for _, note := range found {
+				notes[note]++
+			}
+		}
+	}
+	accepted := slices.DeleteFunc(release.accept(release.versions()), Finding.Blocks)
+	return append(accepted, counted(notes)...), errors.Join(errs...)
+}
+
+// accept marks the risks that the administrator accepts for the release.
+func (r Release) accept(found []Finding) []Finding {
+	for i := range found {
+		found[i].Accepted = found[i].Risk != "" && slices.Contains(r.Accepted, v1alpha1.AcceptedRisk{Name: found[i].Risk, Release: r.Version})
+	}
+	return found
 }
 
 // judged is an object of a release with what was found about it.

@@ -56,7 +56,8 @@ func read(t *testing.T, manifest string) *unstructured.Unstructured {
 	return out
 }
 
-const ours = "labels: {app.kubernetes.io/managed-by: " + v1alpha1.Prefix + "}"
+// ours is the metadata of an object that a version controls.
+const ours = `annotations: {capi-operator.openshift.io/owners: '[{"apiVersion":"v1","kind":"ConfigMap","namespace":"openshift-cluster-api-operator","name":"1.0.0-1","uid":"revision-1.0.0-1","controller":true}]'}`
 
 func deployment(labels, app string) string {
 	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: capa, namespace: providers, %s}, spec: {selector: {matchLabels: {app: %s}}}}", labels, app)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
@@ -142,7 +143,7 @@ func (s OrphanSearch) ofKind(ctx context.Context, kind schema.GroupVersionKind, 
 	for i := range list.Items {
 		obj := &list.Items[i]
 		obj.SetGroupVersionKind(kind)
-		if version := engine.Version(obj); version != "" && !known.Has(version) && isWritten(obj) {
+		if version := revision.Owner(obj); version != "" && !known.Has(version) && isWritten(obj) {
 			found = append(found, Orphan{obj, version})
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -84,7 +84,7 @@ func (r *Remover) DropVersions(ctx context.Context, manifest *unstructured.Unstr
 		return client.IgnoreNotFound(err)
 	}
 	dropped := droppedVersions(crd, manifest)
-	if len(dropped) == 0 || engine.Version(crd) == "" && !allowsAdoption(crd) {
+	if len(dropped) == 0 || revision.Owner(crd) == "" && !allowsAdoption(crd) {
 		return nil
 	}
 	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
