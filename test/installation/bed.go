@@ -22,14 +22,17 @@ import (
 
 // Bed is a cluster, a registry, and the files that capi-installer reads.
 type Bed struct {
-	Cluster  *controlplane.Cluster
-	Admin    client.Client // with all permissions, without the proxy
+	Cluster *controlplane.Cluster
+	Admin   client.Client // with all permissions, without the proxy
+	// Registry is where Push pushes. A caller that replaces it, for example because beds share one, closes the new one.
 	Registry *registry.Registry
 	// Proxy is between the installer and the API server. It is nil before Prepare.
 	Proxy      *faults.Proxy
 	Kubeconfig string // path; the installer's service account, through the proxy
 	ImagesJSON string // path of images.json
 	Cache      string // path of the cache folder
+
+	started *registry.Registry // by New
 }
 
 // New returns a bed for a running cluster, with its files in dir. The caller closes it, and ends the cluster.
@@ -47,7 +50,7 @@ func New(cluster *controlplane.Cluster, dir string) (*Bed, error) {
 		return nil, err
 	}
 	return &Bed{
-		Cluster: cluster, Admin: admin, Registry: images,
+		Cluster: cluster, Admin: admin, Registry: images, started: images,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"), ImagesJSON: filepath.Join(dir, "images.json"), Cache: filepath.Join(dir, "cache"),
 	}, nil
 }
@@ -71,9 +74,9 @@ func (b *Bed) Prepare(ctx context.Context, preparation fixture.Preparation) erro
 	return os.WriteFile(b.Kubeconfig, kubeconfig, 0o600)
 }
 
-// Close closes the proxy and the registry.
+// Close closes the proxy, and the registry that New has started.
 func (b *Bed) Close() error {
-	err := b.Registry.Close()
+	err := b.started.Close()
 	if b.Proxy != nil {
 		err = errors.Join(err, b.Proxy.Close())
 	}
