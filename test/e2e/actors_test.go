@@ -54,8 +54,8 @@ func actorFaults() []disturbance {
 // actors are other actors that act beside the installer.
 type actors struct {
 	sync.WaitGroup
-	stop   context.CancelFunc // of those that act until the end of the workload; nil without them
-	failed atomic.Value       // the error of one, which is a problem of the run
+	stop   context.CancelFunc    // of those that act until the end of the workload; nil without them
+	failed atomic.Pointer[error] // the error of one, which is a problem of the run
 }
 
 // endActors waits until all actors have ended.
@@ -65,8 +65,8 @@ func (c *cycle) endActors() {
 		c.actors.stop = nil
 	}
 	c.actors.Wait()
-	if err, _ := c.actors.failed.Swap(error(nil)).(error); err != nil {
-		c.problem("an actor failed: " + err.Error())
+	if err := c.actors.failed.Swap(nil); err != nil {
+		c.problem("an actor failed: " + (*err).Error())
 	}
 }
 
@@ -77,7 +77,8 @@ func (c *cycle) act(name string, act func(ctx context.Context) error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := act(ctx); err != nil {
-			c.actors.failed.Store(fmt.Errorf("%s: %w", name, err))
+			err = fmt.Errorf("%s: %w", name, err)
+			c.actors.failed.Store(&err)
 		}
 	})
 }

@@ -25,6 +25,9 @@ import (
 
 const module = "pkg.package-operator.run/boxcutter"
 
+// parallel lets the tests with a control plane, which mostly wait, run as in make test.
+const parallel = "-parallel=4"
+
 // suite is a set of tests in a folder of the project.
 type suite struct {
 	name, folder string
@@ -33,8 +36,8 @@ type suite struct {
 
 var suites = []suite{
 	{"conformance", "third_party/boxcutter/conformance", []string{"-timeout=30m", "-run=TestConformance", "."}},
-	{"install", ".", []string{"-timeout=60m", "./install/..."}},
-	{"e2e", ".", []string{"-timeout=90m", "./test/e2e"}},
+	{"install", ".", []string{"-timeout=60m", parallel, "./install/..."}},
+	{"e2e", ".", []string{"-timeout=90m", parallel, "./test/e2e"}},
 }
 
 func main() {
