@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/retry"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -124,11 +125,14 @@ func (e *Engine) Forget(ctx context.Context, rev Revision) error {
 
 // Apply brings the cluster one step closer to a revision. The result of an error has the
 // phases that were reached.
-func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (Result, error) {
-	result, err := e.apply(ctx, rev, how)
-	if onlyConflicts(err) { // A stale cache causes conflicts; a second attempt resolves them.
-		return e.apply(ctx, rev, how)
-	}
+//
+// A stale cache causes conflicts, in the original boxcutter also between its two writes of a new object. Further attempts
+// resolve them when the cache has followed.
+func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Result, err error) {
+	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
+		result, err = e.apply(ctx, rev, how)
+		return err
+	})
 	return result, err
 }
 

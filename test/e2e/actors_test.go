@@ -11,6 +11,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +34,7 @@ func actorFaults() []disturbance {
 	return []disturbance{
 		{name: "a manager fights at once", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(0), after: (*cycle).endActors},
 		{name: "a manager fights every 5 s", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(5 * time.Second), after: (*cycle).endActors},
-		{name: "a mutating policy comes and goes", user: true, needsObjects: true, arm: func(c *cycle, n int) func() int {
+		{name: "a mutating policy comes and goes", user: true, terminal: true, needsObjects: true, arm: func(c *cycle, n int) func() int {
 			return c.failWrite(n, faults.Fault{Do: c.mutate})
 		}, after: (*cycle).endMutation},
 		{name: "a quota is exceeded for a time", arm: func(c *cycle, n int) func() int {
@@ -86,7 +87,11 @@ func (c *cycle) act(name string, act func(ctx context.Context) error) {
 // fought is the Deployment whose replicas another manager sets.
 const fought = "cluster-api-controller-manager"
 
-// fight sets the replicas of a Deployment again each time that the installer has reverted them, after an interval, until endActors.
+// allBlows is how often a fighter strikes. After as many reverts, the installer reports the contest.
+const allBlows = 3
+
+// fight sets the replicas of a Deployment again each time that the installer has reverted them, after an interval. When its
+// last blow is reverted, the program crashes: a running one reports the contest for some minutes, and a new one does not know it.
 func (c *cycle) fight(interval time.Duration) func() int {
 	ctx, stop := context.WithCancel(context.Background())
 	c.actors.stop = stop
@@ -94,14 +99,13 @@ func (c *cycle) fight(interval time.Duration) func() int {
 	patch := []byte(`{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}}`)
 	c.actors.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-			deployment := &unstructured.Unstructured{}
-			deployment.SetAPIVersion("apps/v1")
-			deployment.SetKind("Deployment")
-			if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: fought}, deployment); err != nil {
+			deployment := &appsv1.Deployment{}
+			if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: fought}, deployment); err != nil || *deployment.Spec.Replicas == 2 {
 				continue
 			}
-			if replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas"); replicas == 2 {
-				continue
+			if blows.Load() == allBlows {
+				c.crash()
+				return
 			}
 			time.Sleep(interval)
 			if c.Patch(ctx, deployment, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner("fighter"), client.ForceOwnership) == nil {
@@ -137,7 +141,7 @@ func (c *cycle) mutate() {
 	})
 }
 
-// endMutation deletes the policy, and then changes the objects: the installer restores a replaced value after another change.
+// endMutation deletes the policy, and then changes the object: the installer restores a replaced value after another change.
 func (c *cycle) endMutation() {
 	c.endActors()
 	for _, object := range []client.Object{&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{}} {
@@ -145,7 +149,9 @@ func (c *cycle) endMutation() {
 		c.must(client.IgnoreNotFound(c.Delete(context.Background(), object)))
 	}
 	time.Sleep(3 * time.Second) // until the API server no longer applies it
-	c.editObjects()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"cluster.x-k8s.io/provider": "edited"}}}`))
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fought}}
+	c.must(client.IgnoreNotFound(c.Patch(context.Background(), deployment, patch, client.FieldOwner("user"))))
 }
 
 // limit creates a quota that allows no further object of the providers, and deletes it after some seconds.

@@ -147,7 +147,10 @@ func dryRuns(steps []step, selected func(*plan) bool) map[types.ObjectRef]dryrun
 		if step.plan == nil {
 			continue
 		}
-		request := dryrun.Request{Local: !selected(step.plan)}
+		request := dryrun.Request{
+			Local:    !selected(step.plan),
+			Answered: func(answer *unstructured.Unstructured) { step.plan.answer = answer },
+		}
 		request.Skip = step.plan.awaits || request.Local && !step.plan.writes()
 		if step.plan.writes() || step.plan.action == ActionIdle {
 			request.Object = step.plan.desired
@@ -220,8 +223,12 @@ func (e *PhaseEngine) teardownObject(
 	if e.planner != nil {
 		return e.planner.teardown(ctx, revision, object, opts...)
 	}
-	if isGone, err := e.objectEngine.Teardown(ctx, revision, object, opts...); err != nil || !isGone {
-		return outcomeWaiting, err
+	isGone, err := e.objectEngine.Teardown(ctx, revision, object, opts...)
+	switch {
+	case err != nil:
+		return outcomeWaiting, fmt.Errorf("tearing down %s: %w", types.ToObjectRef(object), err)
+	case !isGone:
+		return outcomeWaiting, nil
 	}
 	return outcomeGone, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -339,6 +340,31 @@ func TestPhaseTeardown_Errors(t *testing.T) {
 				t.Errorf("got %v, %v", result, err)
 			}
 		})
+	}
+}
+
+// failing is an object engine of a program whose errors do not name the object.
+type failing struct{ *machinery.ObjectEngine }
+
+var errFailing = errors.New("broken")
+
+func (failing) Reconcile(context.Context, int64, machinery.Object, ...types.ObjectReconcileOption) (machinery.ObjectResult, error) {
+	return nil, errFailing
+}
+
+func (failing) Teardown(context.Context, int64, machinery.Object, ...types.ObjectTeardownOption) (bool, error) {
+	return false, errFailing
+}
+
+func TestPhase_ErrorsOfOtherEnginesNameTheObject(t *testing.T) {
+	engine := machinery.NewPhaseEngine(failing{newCluster(t).engine()}, nil)
+	phase := types.NewPhase("main", named(t, "a"))
+	_, reconciling := engine.Reconcile(t.Context(), 1, phase)
+	_, tearingDown := engine.Teardown(t.Context(), 1, phase)
+	for _, err := range []error{reconciling, tearingDown} {
+		if !errors.Is(err, errFailing) || !strings.Contains(err.Error(), types.ToObjectRef(phase.GetObjects()[0]).String()) {
+			t.Errorf("got %v, want the object in it", err)
+		}
 	}
 }
 

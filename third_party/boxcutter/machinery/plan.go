@@ -6,6 +6,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter/internal/compat"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,8 @@ type plan struct {
 	// unchanged is true if the write only replaces the marks of a sibling: the
 	// content stays the same.
 	unchanged bool
+	// answer is the API server's response to the dry run of the write, nil if there was none.
+	answer *unstructured.Unstructured
 	// unchecked is true if the write itself is the check, without a dry run.
 	unchecked bool
 	// failed is true if the execution returned an error.

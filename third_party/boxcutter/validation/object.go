@@ -82,7 +82,7 @@ func (d *ObjectValidator) check(ctx context.Context, request dryrun.Request, own
 	if finding, err = d.checkNamespace(request.Object, owner); finding != nil || err != nil || request.Skip || request.Local {
 		return finding, err
 	}
-	return classify(d.dryRun(ctx, request.Object))
+	return classify(d.dryRun(ctx, request))
 }
 
 // confines reports whether an owner's objects must be in its namespace.
@@ -114,12 +114,15 @@ func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err
 	return nil, nil
 }
 
-func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
-	_, err := dryrun.Apply(ctx, d.writer, obj, d.fieldOwner)
+func (d *ObjectValidator) dryRun(ctx context.Context, request dryrun.Request) error {
+	answer, err := dryrun.Apply(ctx, d.writer, request.Object, d.fieldOwner)
+	if err == nil && request.Answered != nil {
+		request.Answered(answer)
+	}
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	desired, err := dryrun.Unstructured(obj)
+	desired, err := dryrun.Unstructured(request.Object)
 	if err != nil {
 		return err
 	}

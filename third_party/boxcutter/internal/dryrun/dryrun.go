@@ -8,6 +8,7 @@ package dryrun
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -21,6 +22,8 @@ type Request struct {
 	Skip bool
 	// Local omits the dry run: the object is checked without the API server.
 	Local bool
+	// Answered gets the response, unless the dry run is rejected or creates the object; it can be nil.
+	Answered func(*unstructured.Unstructured)
 }
 
 type key struct{}
