@@ -42,7 +42,7 @@ var suites = []suite{
 
 func main() {
 	clone := flag.String("clone", "", "a git clone of the original; default: the module proxy")
-	only := flag.String("only", "", "the only suite to run: api, conformance, install or e2e")
+	only := flag.String("only", "", "the only suite to run: "+strings.Join(suiteNames(), ", "))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -53,6 +53,9 @@ func main() {
 }
 
 func run(ctx context.Context, clone, only string) error {
+	if known := suiteNames(); only != "" && !slices.Contains(known, only) {
+		return fmt.Errorf("unknown suite %q: choose one of %s", only, strings.Join(known, ", "))
+	}
 	project, err := filepath.Abs("../..")
 	if err != nil {
 		return err
@@ -86,6 +89,15 @@ func run(ctx context.Context, clone, only string) error {
 		}
 	}
 	return failed
+}
+
+// suiteNames returns the names that -only selects.
+func suiteNames() []string {
+	names := []string{"api"}
+	for _, suite := range suites {
+		names = append(names, suite.name)
+	}
+	return names
 }
 
 // checkAPI compares the exported names of this module with the original's, and with the list of additions.

@@ -77,3 +77,9 @@ func TestDifferences_CommittedList(t *testing.T) {
 		t.Errorf("%d rows, %v; want at most 12", len(rows), err)
 	}
 }
+
+func TestRun_RejectsUnknownSuites(t *testing.T) {
+	if err := run(t.Context(), "", "instal"); err == nil || !strings.Contains(err.Error(), "api, conformance, install, e2e") {
+		t.Errorf("got %v, want the known suites", err)
+	}
+}
