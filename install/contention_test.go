@@ -73,3 +73,27 @@ func TestDrift_FightingManager(t *testing.T) {
 		t.Errorf("Available is %v", available)
 	}
 }
+
+// The same holds while a version is rolled out: a Deployment that does not become ready is reverted three times, and not without end.
+func TestRollout_FightingManager(t *testing.T) {
+	h := newHarness(t)
+	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{neverReady("capi")}}, aws())
+	h.start("4.22.0")
+	h.eventually("the Deployment exists", func() error {
+		if h.object("apps/v1/Deployment", namespace, "capi") == nil {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); h.fight(ctx, "capi") }()
+	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", ".spec.replicas", `"fighter"`)
+	before := h.writes.Load()
+	time.Sleep(20 * time.Second)
+	if written := h.writes.Load() - before; written > 20 {
+		t.Errorf("%d writes in 20 seconds while the reverts pause", written)
+	}
+	stop()
+	<-done
+}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -87,21 +88,29 @@ func TestAdoption_AfterTransientError(t *testing.T) {
 }
 
 // Conflicts are no failure: the cache may follow a little later. They are not reported.
-func TestInstall_ConflictsAreRetried(t *testing.T) {
+func TestDrift_ConflictsAreRetried(t *testing.T) {
 	h := newHarness(t)
-	h.release(core(), aws(crd("others", "Other")))
-	var conflicts atomic.Int64
-	conflict := func(request *http.Request) *http.Response {
-		if !writesCRD(request, "others.") || request.URL.Query().Has("dryRun") || conflicts.Add(1) > 3 {
-			return nil
-		}
-		return failure(request, apierrors.NewConflict(schema.GroupResource{Resource: "customresourcedefinitions"}, "others", context.DeadlineExceeded))
-	}
-	h.onRequest.Store(&conflict)
+	h.release(core(), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	if conflicts.Load() < 3 {
-		t.Fatalf("%d conflicts, want 3", conflicts.Load())
+	var conflicts atomic.Int64
+	conflict := func(request *http.Request) *http.Response {
+		if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/deployments/capi") || request.URL.Query().Has("dryRun") || conflicts.Add(1) > 6 {
+			return nil
+		}
+		return failure(request, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "capi", context.DeadlineExceeded))
+	}
+	h.onRequest.Store(&conflict)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 5}}`))
+	h.must(h.Patch(t.Context(), h.object("apps/v1/Deployment", namespace, "capi"), patch))
+	h.eventually("the change is reverted", func() error {
+		if replicas, _, _ := unstructured.NestedInt64(h.object("apps/v1/Deployment", namespace, "capi").Object, "spec", "replicas"); replicas == 5 {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	if conflicts.Load() < 6 {
+		t.Fatalf("%d conflicts, want 6", conflicts.Load())
 	}
 	if lines := h.log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "InstallerDegraded is") }) {
 		t.Errorf("conflicts were reported:\n%s", strings.Join(lines, "\n"))

@@ -70,7 +70,7 @@ type Applier struct {
 
 	plans     planner
 	certified certified
-	contests  contests
+	contests  map[string]contests // by version
 	replaced  replacements
 	// ignored are the fields that the drift policy left to other actors at the last attempt.
 	ignored []v1alpha1.IgnoredFields
@@ -96,7 +96,7 @@ type attempt struct {
 	refused []string
 	// works is set if every object is available.
 	works bool
-	// contested are the objects of the current version whose reverts are paused, and next is the time until one of them ends.
+	// contested are the objects of the version whose reverts are paused, and next is the time until one of them ends.
 	contested string
 	next      time.Duration
 	// replaced is the event about values that admission plugins replace.
@@ -167,9 +167,8 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	}
 	out = r.checkAndApply(ctx, s, out, now)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
+	out.contested, out.next = r.contend(s, out, now).message(now)
 	if out.scope == maintenance {
-		r.contests = r.contests.after(out.result, now)
-		out.contested, out.next = r.contests.message(now)
 		replaced := replacementsIn(out.result)
 		out.replaced, r.replaced = replaced.event(r.replaced), replaced
 		if len(replaced) > 0 && out.next == 0 {
@@ -262,10 +261,12 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	if a.scope == rollout {
 		how.Prepare = r.dropVersions
 	}
+	var reserved sets.Set[object.Identity]
 	if a.scope == maintenance {
-		reserved := r.reserved(ctx, s, a.plan)
-		how.Paused = func(o object.Identity) bool { return r.contests.paused(o, now) || reserved.Has(o) }
+		reserved = r.reserved(ctx, s, a.plan)
 	}
+	known := r.contests[a.plan.name]
+	how.Paused = func(o object.Identity) bool { return known.paused(o, now) || reserved.Has(o) }
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)
 		decision, err := r.Adopter.Decide(ctx, a.plan.name, a.result.Collisions(), a.former)

@@ -17,7 +17,7 @@ import (
 // update each time, without end. So the installer pauses between the reverts of one object, longer after each. Meanwhile it only
 // compares the object, and the condition names the fields and the field managers.
 
-// contests are the objects of the current version that were reverted lately.
+// contests are the objects of a version that were reverted lately. Another version writes them without a pause.
 type contests map[object.Identity]contest
 
 // contest is an object that another actor keeps changing.
@@ -53,12 +53,21 @@ func (c contests) paused(o object.Identity, now time.Time) bool {
 // contested reports whether the reverts of an object are paused: the condition names the object.
 func (c contests) contested(o object.Identity) bool { return c[o].pause() > 0 }
 
+// reverts reports whether an action reverts a change of another actor. Only the current version was complete before; others also
+// create and update objects, but need not take a field back.
+func (s scope) reverts(action engine.Action) bool {
+	if s == maintenance {
+		return externalChange(action) != ""
+	}
+	return action == engine.Recovered
+}
+
 // after returns the contests after a reconcile: it counts the reverts, and forgets objects that were not changed again.
-func (c contests) after(result engine.Result, now time.Time) contests {
+func (c contests) after(result engine.Result, of scope, now time.Time) contests {
 	out := contests{}
 	maps.Copy(out, c)
 	for o := range result.Objects() {
-		if externalChange(o.Action) == "" {
+		if !of.reverts(o.Action) {
 			continue
 		}
 		known, found := out[o.Identity]
@@ -75,6 +84,16 @@ func (c contests) after(result engine.Result, now time.Time) contests {
 	}
 	maps.DeleteFunc(out, func(_ object.Identity, known contest) bool { return now.After(known.last.Add(known.memory())) })
 	return out
+}
+
+// contend counts the reverts of an attempt, and returns the contests of its version.
+func (r *Applier) contend(s state, a attempt, now time.Time) contests {
+	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
+	if r.contests == nil {
+		r.contests = map[string]contests{}
+	}
+	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now)
+	return r.contests[a.plan.name]
 }
 
 // message describes the objects whose reverts are paused, and next is the time until the first pause or memory ends; empty and 0

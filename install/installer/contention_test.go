@@ -16,11 +16,11 @@ func reconciled(action engine.Action, paused bool) engine.Result {
 }
 
 // fight reconciles an object that another actor changes after each interval, for a time, and returns the times of the reverts.
-func fight(c contests, began time.Time, interval, duration time.Duration) (after contests, reverts []time.Duration) {
+func fight(c contests, of scope, began time.Time, interval, duration time.Duration) (after contests, reverts []time.Duration) {
 	for at := time.Duration(0); at < duration; at += interval {
 		now := began.Add(at)
 		paused := c.paused(reference("a").Identity, now)
-		if c = c.after(reconciled(engine.Recovered, paused), now); !paused {
+		if c = c.after(reconciled(engine.Recovered, paused), of, now); !paused {
 			reverts = append(reverts, at)
 		}
 	}
@@ -30,30 +30,44 @@ func fight(c contests, began time.Time, interval, duration time.Duration) (after
 // An actor that fights at once or every five seconds causes few reverts, and the condition names the object meanwhile.
 func TestContests_Fighter(t *testing.T) {
 	for _, interval := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
-		began := time.Now()
-		c, reverts := fight(nil, began, interval, time.Hour)
-		counts := make([]int, 60)
-		for _, at := range reverts {
-			counts[int(at.Minutes())]++
+		for _, of := range []scope{maintenance, rollout, controlledOnly} {
+			began := time.Now()
+			c, reverts := fight(nil, of, began, interval, time.Hour)
+			counts := make([]int, 60)
+			for _, at := range reverts {
+				counts[int(at.Minutes())]++
+			}
+			if counts[0] != 3 || counts[1]*5 > counts[0] || len(reverts) > 12 {
+				t.Errorf("scope %d, every %s: %d reverts, by minute %v", of, interval, len(reverts), counts)
+			}
+			message, next := c.message(began.Add(time.Hour))
+			if !strings.Contains(message, "ConfigMap a") || next <= 0 || next > 11*time.Minute || !c.contested(reference("a").Identity) {
+				t.Errorf("scope %d, every %s: message %q, next reconcile in %s", of, interval, message, next)
+			}
 		}
-		if counts[0] != 3 || counts[1]*5 > counts[0] || len(reverts) > 12 {
-			t.Errorf("every %s: %d reverts, by minute %v", interval, len(reverts), counts)
-		}
-		message, next := c.message(began.Add(time.Hour))
-		if !strings.Contains(message, "ConfigMap a") || next <= 0 || next > 11*time.Minute || !c.contested(reference("a").Identity) {
-			t.Errorf("every %s: message %q, next reconcile in %s", interval, message, next)
-		}
+	}
+}
+
+// While a version is rolled out, its own creates and updates are no reverts.
+func TestContests_Rollout(t *testing.T) {
+	var c contests
+	now := time.Now()
+	for _, action := range []engine.Action{engine.Created, engine.Updated, engine.Updated, engine.Created, engine.Updated} {
+		c = c.after(reconciled(action, false), rollout, now)
+	}
+	if message, _ := c.message(now); message != "" {
+		t.Error(message)
 	}
 }
 
 // Changes that are not repeated are reverted at once, and forgotten.
 func TestContests_SingleChanges(t *testing.T) {
 	began := time.Now()
-	c, reverts := fight(nil, began, 70*time.Second, time.Hour)
+	c, reverts := fight(nil, maintenance, began, 70*time.Second, time.Hour)
 	if len(reverts) != 52 {
 		t.Errorf("%d of 52 changes are reverted", len(reverts))
 	}
-	c = c.after(reconciled(engine.Idle, false), began.Add(2*time.Hour))
+	c = c.after(reconciled(engine.Idle, false), maintenance, began.Add(2*time.Hour))
 	if message, next := c.message(began.Add(2 * time.Hour)); message != "" || next != 0 || len(c) != 0 {
 		t.Errorf("message %q, next reconcile in %s, objects %v", message, next, c)
 	}
@@ -62,14 +76,14 @@ func TestContests_SingleChanges(t *testing.T) {
 // The condition ends when the other actor has stopped: after the pause, the object is as desired.
 func TestContests_End(t *testing.T) {
 	began := time.Now()
-	c, _ := fight(nil, began, time.Second, 10*time.Second)
+	c, _ := fight(nil, maintenance, began, time.Second, 10*time.Second)
 	message, next := c.message(began.Add(10 * time.Second))
 	if message == "" {
 		t.Fatal("no contest")
 	}
 	for range 5 {
 		began = began.Add(10*time.Second + next)
-		c = c.after(reconciled(engine.Idle, false), began)
+		c = c.after(reconciled(engine.Idle, false), maintenance, began)
 		if message, next = c.message(began); message == "" {
 			return
 		}

@@ -128,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
 		r.removeOrphans(ctx, s, &outcome)
 		r.Applier.settle(s.Cluster.Status.CurrentVersion)
-		if err := r.nameRetained(ctx, &outcome, s.Cluster.Spec.UnmanagedCRDs); err != nil {
+		if err := r.nameRetained(ctx, s, &outcome); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -293,7 +293,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
 		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
-		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contests), done.replaced),
+		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contests[v.name]), done.replaced),
 	}
 	if out.outcome.Reason == reason.RollingOut {
 		out.outcome.Recheck = max(0, deadline.Sub(now))
@@ -346,12 +346,19 @@ func (r *Reconciler) rejectsOthers(result engine.Result) bool {
 
 // nameRetained adds the CRDs that removed versions have left behind to the message of a
 // settled version.
-func (r *Reconciler) nameRetained(ctx context.Context, outcome *status.Outcome, unmanaged []string) error {
+func (r *Reconciler) nameRetained(ctx context.Context, s state, outcome *status.Outcome) error {
 	names, err := r.Remover.Retained(ctx, false)
-	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(unmanaged, name) })
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	outcome.Message = cmp.Or(outcome.Message, reason.Of(reason.AsExpected).Message) + "; CRDs retained because of their instances: " + text.First(10, names)
+	p, err := r.Applier.stored(s, *s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion))
+	if err != nil {
+		return err
+	}
+	others := sets.New(s.Cluster.Spec.UnmanagedCRDs...).Union(p.crds()) // the cache can show an adopted CRD as it was before
+	names = slices.DeleteFunc(names, others.Has)
+	if len(names) > 0 {
+		outcome.Message = cmp.Or(outcome.Message, reason.Of(reason.AsExpected).Message) + "; CRDs retained because of their instances: " + text.First(10, names)
+	}
 	return nil
 }

@@ -173,28 +173,32 @@ func TestReconcile_InstallBeforeTeardown(t *testing.T) {
 	}
 }
 
-// The condition names the retained CRDs in order, except those that are unmanaged.
+// The condition names the retained CRDs in order, except those that are unmanaged or installed: the cache can show them as they were before.
 func TestNameRetained(t *testing.T) {
 	builder := fake.NewClientBuilder().WithScheme(clusterScheme(t))
-	for _, name := range []string{"c.x.io", "b.x.io", "unmanaged.x.io"} {
+	for _, name := range []string{"c.x.io", "b.x.io", "unmanaged.x.io", machinesCRD} {
 		crd := machines()
 		crd.SetName(name)
 		crd.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
 		builder.WithObjects(crd)
 	}
+	current, configMap := storedVersion(t, "4.22.0-1", machines())
+	s := stateOf([]v1alpha1.Version{current}, configMap)
 	reconciler := &Reconciler{Remover: removal.Remover{Metadata: builder.Build()}}
-	for message, want := range map[string]string{
-		"":     "nothing is left to do; CRDs retained because of their instances: b.x.io, c.x.io",
-		"done": "done; CRDs retained because of their instances: b.x.io, c.x.io",
+	for _, test := range []struct {
+		message   string
+		unmanaged []string
+		want      string
+	}{
+		{"", []string{"unmanaged.x.io"}, "nothing is left to do; CRDs retained because of their instances: b.x.io, c.x.io"},
+		{"done", []string{"unmanaged.x.io"}, "done; CRDs retained because of their instances: b.x.io, c.x.io"},
+		{"", []string{"b.x.io", "c.x.io", "unmanaged.x.io"}, ""},
 	} {
-		outcome := status.Outcome{Message: message}
-		if err := reconciler.nameRetained(t.Context(), &outcome, []string{"unmanaged.x.io"}); err != nil || outcome.Message != want {
-			t.Errorf("message is %q, want %q: %v", outcome.Message, want, err)
+		outcome := status.Outcome{Message: test.message}
+		s.Cluster.Spec.UnmanagedCRDs = test.unmanaged
+		if err := reconciler.nameRetained(t.Context(), s, &outcome); err != nil || outcome.Message != test.want {
+			t.Errorf("message is %q, want %q: %v", outcome.Message, test.want, err)
 		}
-	}
-	outcome := status.Outcome{}
-	if err := reconciler.nameRetained(t.Context(), &outcome, []string{"b.x.io", "c.x.io", "unmanaged.x.io"}); err != nil || outcome.Message != "" {
-		t.Errorf("message is %q, want none: %v", outcome.Message, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // plan is a version divided into phases. Its CRDs are packed. A plan is not changed: each
@@ -128,6 +129,19 @@ func (p plan) copied() (plan, []*unstructured.Unstructured) {
 	}
 	p.phases = phases
 	return p, copies
+}
+
+// crds returns the names of the CRDs of the version.
+func (p plan) crds() sets.Set[string] {
+	names := sets.New[string]()
+	for _, phase := range p.withOthers() {
+		for _, obj := range phase.Objects {
+			if object.IsCRD(obj) {
+				names.Insert(obj.GetName())
+			}
+		}
+	}
+	return names
 }
 
 // related returns the related objects of the version.

@@ -31,25 +31,31 @@ func actorFaults() []disturbance {
 	fights := func(interval time.Duration) func(*cycle, int) func() int {
 		return func(c *cycle, _ int) func() int { return c.fight(interval) }
 	}
-	return []disturbance{
-		{name: "a manager fights at once", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(0), after: (*cycle).endActors},
-		{name: "a manager fights every 5 s", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(5 * time.Second), after: (*cycle).endActors},
-		{name: "a mutating policy comes and goes", user: true, terminal: true, needsObjects: true, arm: func(c *cycle, n int) func() int {
-			return c.failWrite(n, faults.Fault{Do: c.mutate})
-		}, after: (*cycle).endMutation},
-		{name: "a quota is exceeded for a time", arm: func(c *cycle, n int) func() int {
-			return c.failWrite(n, faults.Fault{Do: c.limit})
-		}, after: (*cycle).endActors},
-		{name: "the namespace is deleted", user: true, terminal: true, interrupts: true, needsObjects: true, needsNamespace: true, arm: func(c *cycle, n int) func() int {
-			return c.failWrite(n, faults.Fault{Do: c.deleteNamespace})
-		}, after: (*cycle).endActors},
-		{name: "API server killed", arm: func(c *cycle, n int) func() int {
-			return c.failWrite(n, faults.Fault{Do: func() { c.killAPIServer(func(context.Context) error { return nil }) }, Reset: true})
-		}, after: (*cycle).endActors},
-		{name: "API server killed, etcd compacted", arm: func(c *cycle, n int) func() int {
-			return c.failWrite(n, faults.Fault{Do: func() { c.killAPIServer(c.Cluster.CompactStore) }, Reset: true})
-		}, after: (*cycle).endActors},
+	atWrite := func(begin func(*cycle)) func(*cycle, int) func() int {
+		return func(c *cycle, n int) func() int { return c.failWrite(n, faults.Fault{Do: func() { begin(c) }}) }
 	}
+	killed := func(meanwhile func(*cycle, context.Context) error) func(*cycle, int) func() int {
+		return func(c *cycle, n int) func() int {
+			kill := func() { c.killAPIServer(func(ctx context.Context) error { return meanwhile(c, ctx) }) }
+			return c.failWrite(n, faults.Fault{Do: kill, Reset: true})
+		}
+	}
+	all := []disturbance{
+		{name: "a manager fights at once", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(0)},
+		{name: "a manager fights every 5 s", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(5 * time.Second)},
+		{name: "a mutating policy comes and goes", user: true, terminal: true, needsObjects: true, arm: atWrite((*cycle).mutate), after: (*cycle).endMutation},
+		{name: "a quota is exceeded for a time", arm: atWrite((*cycle).limit)},
+		{name: "the namespace is deleted", user: true, terminal: true, interrupts: true, needsObjects: true, needsNamespace: true, arm: atWrite((*cycle).deleteNamespace)},
+		{name: "API server killed", arm: killed(func(*cycle, context.Context) error { return nil })},
+		{name: "API server killed, etcd compacted", arm: killed(func(c *cycle, ctx context.Context) error { return c.Cluster.CompactStore(ctx) })},
+	}
+	for i := range all {
+		if all[i].after == nil {
+			all[i].after = (*cycle).endActors
+		}
+		all[i].cleanup = (*cycle).removeActors // also after a workload that does not end
+	}
+	return all
 }
 
 // actors are other actors that act beside the installer.
@@ -68,6 +74,15 @@ func (c *cycle) endActors() {
 	c.actors.Wait()
 	if err := c.actors.failed.Swap(nil); err != nil {
 		c.problem("an actor failed: " + (*err).Error())
+	}
+}
+
+// removeActors ends all actors and removes what they have left.
+func (c *cycle) removeActors() {
+	c.endActors()
+	for _, object := range []client.Object{&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{}} {
+		object.SetName(mutation)
+		c.must(client.IgnoreNotFound(c.Delete(context.Background(), object)))
 	}
 }
 
@@ -143,11 +158,7 @@ func (c *cycle) mutate() {
 
 // endMutation deletes the policy, and then changes the object: the installer restores a replaced value after another change.
 func (c *cycle) endMutation() {
-	c.endActors()
-	for _, object := range []client.Object{&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{}} {
-		object.SetName(mutation)
-		c.must(client.IgnoreNotFound(c.Delete(context.Background(), object)))
-	}
+	c.removeActors()
 	time.Sleep(3 * time.Second) // until the API server no longer applies it
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"cluster.x-k8s.io/provider": "edited"}}}`))
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fought}}
@@ -206,7 +217,7 @@ func (c *cycle) deleteNamespace() {
 	})
 }
 
-// permissions returns copies of the roles and bindings of the release in the namespace of the providers. The cluster version operator
+// permissions returns copies of the roles and bindings of the release, not of providers, in the namespace of the providers. The cluster version operator
 // creates them again with the namespace.
 func (c *cycle) permissions(ctx context.Context) (copies []client.Object, err error) {
 	for _, kind := range []string{"RoleList", "RoleBindingList"} {
@@ -216,7 +227,7 @@ func (c *cycle) permissions(ctx context.Context) (copies []client.Object, err er
 			return nil, err
 		}
 		for _, object := range list.Items {
-			if object.GetLabels()[engine.ManagedByLabel] != v1alpha1.Prefix {
+			if labels := object.GetLabels(); labels[engine.ManagedByLabel] != v1alpha1.Prefix && labels["cluster.x-k8s.io/provider"] == "" {
 				object.SetResourceVersion("")
 				object.SetUID("")
 				copies = append(copies, &object)
