@@ -219,7 +219,7 @@ func (e *ObjectEngine) isNormalized(ctx context.Context, p *plan) bool {
 		return false // without a request
 	}
 	written := p.answer
-	if written == nil || !p.comparison.Comparison.Removed.Empty() { // the validator can have another field owner, which removes no field
+	if written == nil || e.drops(p, metav1.ManagedFieldsOperationApply) { // the validator can have another field owner, which drops no field
 		var err error
 		if written, err = e.dryRun(ctx, p); err != nil {
 			return false
