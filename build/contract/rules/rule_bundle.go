@@ -7,24 +7,20 @@ import (
 	"slices"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/json"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // bundleRules are the rules of the theme "bundle".
@@ -402,48 +398,6 @@ func saysStatus(status contract.Value) bool {
 		}
 	}
 	return false
-}
-
-// checkDecodes decodes an object of a kind of Kubernetes into its Go type, as strictly as the API server. Objects with
-// a variable without default are skipped.
-func checkDecodes(o *contract.Object) (findings []contract.Finding) {
-	into := typeFor(o)
-	if into == nil {
-		return nil
-	}
-	data, err := o.JSON()
-	if err != nil || variable.Contains(data) {
-		return nil // not valid, as another rule reports, or not known
-	}
-	return decodeStrictly(o, data, into)
-}
-
-// decodeStrictly decodes an object as the API server does with strict validation of fields.
-func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contract.Finding) {
-	unknown, err := json.UnmarshalStrict(data, into)
-	for _, problem := range unknown {
-		findings = append(findings, o.Finding("%v", problem))
-	}
-	if err != nil {
-		findings = append(findings, o.Finding("%v", err))
-	}
-	return findings
-}
-
-// typeFor returns an empty object of a kind of Kubernetes; nil for any other.
-func typeFor(o *contract.Object) any {
-	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
-	if err != nil {
-		return nil
-	}
-	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == object.CustomResourceDefinition {
-		return &apiextensionsv1.CustomResourceDefinition{}
-	}
-	var typed runtime.Object
-	if typed, err = scheme.Scheme.New(gv.WithKind(o.Kind.Kind)); err != nil {
-		return nil
-	}
-	return typed
 }
 
 // checkNames validates the metadata as the API server does for every object.
