@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -34,6 +35,8 @@ type Mutation struct {
 	Object string `json:"object,omitempty"`
 	// Patch is a JSON patch of the object. The patch [{"op": "remove", "path": ""}] removes the object.
 	Patch json.RawMessage `json:"patch"`
+	// Quoted puts quotes around the variables of the patch. Without it they are plain, such as "replicas: ${N}".
+	Quoted bool `json:"quoted,omitempty"`
 	// Rule has to find the mistake. Empty means that no rule may: the object stays valid.
 	Rule string `json:"rule,omitempty"`
 	// Also are further rules that the same mistake breaks. Each other rule that fires is a false finding.
@@ -113,7 +116,56 @@ func (m Mutation) patch(document []byte) ([]byte, error) {
 	if err != nil || m.removes() {
 		return nil, err
 	}
-	return m.ApplyJSON(encoded)
+	patched, err := m.ApplyJSON(encoded)
+	if err != nil || !bytes.Contains(patched, []byte("${")) {
+		return patched, err
+	}
+	return m.withStyle(patched, document)
+}
+
+// withStyle returns a patched JSON object as YAML. Variables have quotes if they have them in the original document.
+func (m Mutation) withStyle(patched, document []byte) ([]byte, error) {
+	var object, original yamlv3.Node
+	if err := errors.Join(yamlv3.Unmarshal(patched, &object), yamlv3.Unmarshal(document, &original)); err != nil {
+		return nil, err
+	}
+	m.setStyle(&object, &original)
+	return yamlv3.Marshal(&object)
+}
+
+func (m Mutation) setStyle(node, original *yamlv3.Node) {
+	switch {
+	case node.Kind != yamlv3.ScalarNode:
+		node.Style = 0 // a variable without quotes needs a block
+	case !strings.Contains(node.Value, "${"):
+	case original != nil && original.Value == node.Value:
+		node.Style = original.Style
+	case !m.Quoted:
+		node.Style = 0
+	}
+	for i, child := range node.Content {
+		m.setStyle(child, childLike(original, node, i))
+	}
+}
+
+// childLike returns the child of a node that has the key, or the index, of a child of another node; nil if there is none.
+func childLike(node, other *yamlv3.Node, index int) *yamlv3.Node {
+	if node == nil || node.Kind != other.Kind {
+		return nil
+	}
+	if other.Kind == yamlv3.MappingNode {
+		key := other.Content[index-index%2].Value
+		for i := 0; i < len(node.Content); i += 2 {
+			if node.Content[i].Value == key {
+				return node.Content[i+index%2]
+			}
+		}
+		return nil
+	}
+	if index < len(node.Content) {
+		return node.Content[index]
+	}
+	return nil
 }
 
 func (m Mutation) removes() bool {

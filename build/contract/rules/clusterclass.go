@@ -353,8 +353,9 @@ func checkVariableValue(value, schema contract.Value) (findings []contract.Findi
 		}
 	}
 	for _, problem := range errs {
-		if at := value.AtPath(strings.TrimPrefix(strings.TrimPrefix(problem.Field, "value"), ".")); !at.IsUnknown() {
-			findings = append(findings, at.Finding("%s", explain(problem)))
+		path := strings.TrimPrefix(strings.TrimPrefix(problem.Field, "value"), ".")
+		if at := value.AtPath(path); isDecided(problem, at, path) {
+			findings = append(findings, at.Finding("%s", explainAt(problem, at)))
 		}
 	}
 	return findings

@@ -156,8 +156,9 @@ func checkCustomResource(r *customResource, o *contract.Object, mutated bool) (f
 	}
 	for _, problem := range errs {
 		path := strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object
-		if !dependsOnUnknown(o, path) && (!mutated || slices.Contains(certain, problem.Type)) {
-			findings = append(findings, o.AtPath(path).Finding("%s", explain(problem)))
+		at := o.AtPath(path)
+		if isDecided(problem, at, path) && (!mutated || slices.Contains(certain, problem.Type)) {
+			findings = append(findings, at.Finding("%s", explainAt(problem, at)))
 		}
 	}
 	return findings
@@ -166,11 +167,22 @@ func checkCustomResource(r *customResource, o *contract.Object, mutated bool) (f
 // isUnknownPath reports whether a path has a field with an unknown name.
 func isUnknownPath(path string) bool { return contract.IsUnknown(path) || contract.HasVariable(path) }
 
-// dependsOnUnknown reports whether the value at a path, or the nearest value above it that is not a mapping, is unknown.
-func dependsOnUnknown(o *contract.Object, path string) bool {
-	at := o.AtPath(path)
-	if at.Exists() {
-		return at.IsUnknown()
+// isDecided reports whether a problem at a path does not depend on a variable without a default: the value there, or the nearest value above
+// it, has none, or is a string whatever the variable is.
+func isDecided(problem *field.Error, at contract.Value, path string) bool {
+	if !at.Exists() {
+		return !isUnknownPath(path)
 	}
-	return isUnknownPath(path)
+	return !at.IsUnknown() || problem.Type == field.ErrorTypeTypeInvalid && at.IsQuoted()
 }
+
+// explainAt explains a problem of a value that can have quotes.
+func explainAt(problem *field.Error, at contract.Value) string {
+	if problem.Type == field.ErrorTypeTypeInvalid && at.IsQuoted() && at.IsUnknown() {
+		return explain(problem) + unquote
+	}
+	return explain(problem)
+}
+
+// unquote is the hint about a variable of another type than string.
+const unquote = ": quotes make it a string whatever the variable is; remove them"

@@ -5,6 +5,7 @@ package rules
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -31,46 +32,104 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// checkDecodes decodes an object of a kind of Kubernetes into its Go type, as strictly as the API server. Objects with
-// a variable without default are skipped.
-func checkDecodes(o *contract.Object) (findings []contract.Finding) {
+// checkDecodes decodes an object of a kind of Kubernetes into its Go type, as strictly as the API server.
+func checkDecodes(o *contract.Object) []contract.Finding {
 	into := typeFor(o)
+	data, err := o.JSON()
+	if into == nil || err != nil {
+		return nil // of another kind, or not valid, as another rule reports
+	}
+	var object map[string]any
+	if !variable.Contains(data) || json.Unmarshal(data, &object) != nil {
+		return decodeStrictly(o, data, into)
+	}
+	return checkDecodesAs(o, object, func() any { return typeFor(o) })
+}
+
+// checkDecodesInTemplate decodes an object of a template of a kind of Kubernetes or Cluster API into its Go type.
+func checkDecodesInTemplate(o *contract.Object) []contract.Finding {
+	object, err := decoded(o)
+	if err != nil {
+		return nil // reported by another rule
+	}
+	return checkDecodesAs(o, object, func() any { return cmp.Or(typeFor(o), clusterAPITypeFor(o)) })
+}
+
+// checkDecodesAs decodes the JSON of an object into its Go type, without its unknown values except those in quotes, which are strings.
+func checkDecodesAs(o *contract.Object, object map[string]any, newObject func() any) []contract.Finding {
+	into := newObject()
 	if into == nil {
 		return nil
 	}
-	data, err := o.JSON()
-	if err != nil || variable.Contains(data) {
-		return nil // not valid, as another rule reports, or not known
+	data, err := json.Marshal(known(object))
+	if err != nil {
+		return nil // reported by another rule
 	}
-	return decodeStrictly(o, data, into)
+	everywhere := func(value any) any { return value }
+	return append(decodeStrictly(o, data, into), checkQuoted(o.Value, everywhere, newObject)...)
+}
+
+// checkQuoted finds unknown values in quotes in fields of a Go type that cannot be strings. It decodes each alone, within the fields that
+// contain it, because a decoder stops at its first error.
+func checkQuoted(v contract.Value, within func(any) any, newObject func() any) (findings []contract.Finding) {
+	if v.IsQuoted() && v.IsUnknown() {
+		data, err := json.Marshal(within(v.Text()))
+		var mistyped *json.UnmarshalTypeError
+		if err == nil && errors.As(json.Unmarshal(data, newObject()), &mistyped) {
+			findings = append(findings, v.Finding("%s must be of type %s%s", v.Path, mistyped.Type, unquote))
+		}
+	}
+	for key, field := range v.Fields() {
+		inField := func(value any) any { return within(map[string]any{key: value}) }
+		findings = append(findings, checkQuoted(field, inField, newObject)...)
+	}
+	for _, item := range v.Items() {
+		inList := func(value any) any { return within([]any{value}) }
+		findings = append(findings, checkQuoted(item, inList, newObject)...)
+	}
+	return findings
+}
+
+// known returns a decoded value without the unknown values in it: items of lists are null, fields are omitted.
+func known(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if value[key] = known(field); isUnknownPath(key) || field != nil && value[key] == nil {
+				delete(value, key)
+			}
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = known(item)
+		}
+	case string:
+		if isUnknownPath(value) {
+			return nil
+		}
+	}
+	return value
 }
 
 // decodeStrictly decodes an object as the API server does with strict validation of fields.
 func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contract.Finding) {
 	unknown, err := strictjson.UnmarshalStrict(data, into)
 	for _, problem := range unknown {
-		findings = append(findings, o.Finding("%v", problem))
+		at := o.Value
+		var inField strictjson.FieldError
+		if errors.As(problem, &inField) {
+			at = o.AtPath(inField.FieldPath())
+		}
+		findings = append(findings, at.Finding("%v", problem))
 	}
-	if err != nil {
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped):
+		findings = append(findings, o.AtPath(mistyped.Field).Finding("%v", err))
+	case err != nil:
 		findings = append(findings, o.Finding("%v", err))
 	}
 	return findings
-}
-
-// typeFor returns an empty object of a kind of Kubernetes; nil for any other.
-func typeFor(o *contract.Object) any {
-	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
-	if err != nil {
-		return nil
-	}
-	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == object.CustomResourceDefinition {
-		return &apiextensionsv1.CustomResourceDefinition{}
-	}
-	var typed runtime.Object
-	if typed, err = scheme.Scheme.New(gv.WithKind(o.Kind.Kind)); err != nil {
-		return nil
-	}
-	return typed
 }
 
 // decoded returns an object as clusterctl and the API server decode it, with YAML 1.1.
@@ -87,19 +146,20 @@ func decoded(o *contract.Object) (object map[string]any, err error) {
 	return object, err
 }
 
-// checkDecodesUnlessUnknown decodes an object of a template of a kind of Kubernetes or Cluster API into its Go type, without its unknown
-// values.
-func checkDecodesUnlessUnknown(o *contract.Object) []contract.Finding {
-	into := cmp.Or(typeFor(o), clusterAPITypeFor(o))
-	object, err := decoded(o)
-	if into == nil || err != nil {
-		return nil
-	}
-	data, err := json.Marshal(known(object))
+// typeFor returns an empty object of a kind of Kubernetes; nil for any other.
+func typeFor(o *contract.Object) any {
+	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
 	if err != nil {
 		return nil
 	}
-	return decodeStrictly(o, data, into)
+	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == object.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{}
+	}
+	var typed runtime.Object
+	if typed, err = scheme.Scheme.New(gv.WithKind(o.Kind.Kind)); err != nil {
+		return nil
+	}
+	return typed
 }
 
 // clusterAPITypeFor returns an empty object of a kind of Cluster API; nil for any other.
@@ -126,24 +186,3 @@ var clusterAPITypes = sync.OnceValue(func() *runtime.Scheme {
 	}
 	return types
 })
-
-// known returns a decoded value without the unknown values in it: items of lists are null, fields are omitted.
-func known(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, field := range value {
-			if value[key] = known(field); isUnknownPath(key) || field != nil && value[key] == nil {
-				delete(value, key)
-			}
-		}
-	case []any:
-		for i, item := range value {
-			value[i] = known(item)
-		}
-	case string:
-		if isUnknownPath(value) {
-			return nil
-		}
-	}
-	return value
-}

@@ -78,7 +78,7 @@ var clusterTemplateRules = []contract.Rule{{
 	Fix:      "Correct the field.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachTemplateFile("", func(t *contract.Template) []contract.Finding {
-			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkDecodesUnlessUnknown))
+			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkDecodesInTemplate))
 		})(b)
 	},
 }, {
