@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -29,6 +30,7 @@ func main() {
 	options := webhook.Options{Host: "127.0.0.1"}
 	flag.StringVar(&options.CertDir, "cert-dir", "", "directory of tls.crt and tls.key")
 	flag.IntVar(&options.Port, "port", 0, "port of 127.0.0.1")
+	flag.Func("feature-gates", "features of the provider, such as ClusterTopology=true", feature.MutableGates.Set)
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {

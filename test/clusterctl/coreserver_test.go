@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/certificate"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// webhookService is the Service of the core provider's webhooks.
+var webhookService = apitypes.NamespacedName{Namespace: "capi-system", Name: "capi-webhook-service"}
+
+// coreServer is an API server with the CRDs of Cluster API's providers and the webhooks of the core provider.
+type coreServer struct {
+	*testing.T
+	client.Client
+	controlPlane *controlplane.Cluster
+	// provider are the manifests of the infrastructure provider.
+	provider []byte
+	// hasClasses reports whether the ClusterClass of the templates was created.
+	hasClasses bool
+}
+
+func startCoreServer(t *testing.T) *coreServer {
+	t.Helper()
+	log.SetLogger(logr.Discard()) // warnings about old versions
+	c := &coreServer{T: t, controlPlane: controlplane.Fresh(t)}
+	var err error
+	if c.Client, err = client.New(c.controlPlane.Config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	serving, caBundle, err := certificate.NewServing(time.Now().Add(24*time.Hour), webhookService.Name+"."+webhookService.Namespace+".svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, configurations := c.objects(base64.StdEncoding.EncodeToString(caBundle))
+	if err := fixture.InstallCRDs(t.Context(), c.controlPlane.Config, crds); err != nil {
+		t.Fatal(err)
+	}
+	c.serve(serving)
+	for _, o := range configurations {
+		c.create(o)
+	}
+	return c
+}
+
+// objects returns the CRDs of the providers, and the namespace, the Service and the webhooks of the core provider. Only its webhooks run,
+// so the other CRDs have no conversion.
+func (c *coreServer) objects(caBundle string) (crds, configurations []*unstructured.Unstructured) {
+	c.Helper()
+	folder := c.TempDir()
+	providers, err := fixture.Providers(c.Context(), folder)
+	if err != nil {
+		c.Fatal(err)
+	}
+	docker, err := fixture.DockerProvider(c.Context(), folder)
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, provider := range append(providers, docker) {
+		result, _, err := generate.Bundle(generate.Options{
+			Options: transform.Options{ImageName: provider.ImageName, Profile: extractor.Kubernetes},
+			Dir:     provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
+		})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if provider.Name == docker.Name {
+			c.provider = result.Manifests
+		}
+		objects, err := yamldoc.Objects(result.Manifests)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, o := range objects {
+			isCore := provider.Type == extractor.Core
+			switch o.GetKind() {
+			case "CustomResourceDefinition":
+				if !isCore || !trust(object.MapAt(o.Object, "spec", "conversion", "webhook"), caBundle) {
+					unstructured.RemoveNestedField(o.Object, "spec", "conversion")
+				}
+				crds = append(crds, o)
+			case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+				if isCore {
+					for _, webhook := range object.MapsAt(o.Object, "webhooks") {
+						trust(webhook, caBundle)
+					}
+					configurations = append(configurations, o)
+				}
+			}
+		}
+	}
+	service := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service", "spec": map[string]any{"ports": []any{map[string]any{"port": int64(443)}}}}}
+	service.SetNamespace(webhookService.Namespace)
+	service.SetName(webhookService.Name)
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	namespace.SetName(webhookService.Namespace)
+	return crds, append([]*unstructured.Unstructured{namespace, service}, configurations...)
+}
+
+// trust sets the CA of a webhook, and its Service; it reports whether there is one.
+func trust(webhook map[string]any, caBundle string) bool {
+	config := object.MapAt(webhook, "clientConfig")
+	if config == nil {
+		return false
+	}
+	config["caBundle"] = caBundle
+	object.MapAt(config, "service")["namespace"] = webhookService.Namespace
+	return true
+}
+
+// serve runs the program of the webhooks until the test ends.
+func (c *coreServer) serve(serving certificate.Serving) {
+	c.Helper()
+	dir, program := c.TempDir(), filepath.Join(c.TempDir(), "corewebhooks")
+	for name, content := range map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			c.Fatal(err)
+		}
+	}
+	if err := fixture.Build(c.Context(), program, "", "./corewebhooks"); err != nil {
+		c.Fatal(err)
+	}
+	address, err := fixture.FreeAddress()
+	if err != nil {
+		c.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(address)
+	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+c.controlPlane.Kubeconfig,
+		"--feature-gates=ClusterTopology=true,RuntimeSDK=true")
+	command.SysProcAttr = fixture.EndWithParent()
+	var output strings.Builder
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Start(); err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if c.Failed() {
+			c.Logf("corewebhooks:\n%s", output.String())
+		}
+	})
+	c.controlPlane.Route(webhookService, address)
+	c.eventually("the webhooks are served", func() error {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+}
+
+func (c *coreServer) eventually(what string, check func() error) {
+	c.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(c.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		c.Fatalf("%s: %v: %v", what, err, last)
+	}
+}
+
+func (c *coreServer) create(o *unstructured.Unstructured) {
+	c.Helper()
+	if err := c.Create(c.Context(), o); err != nil {
+		c.Fatalf("creating %s: %v", object.Describe(o), err)
+	}
+}
+
+// values are the values of the variables of templates that have no default.
+var values = map[string]string{
+	"NAMESPACE": "default", "CLUSTER_NAME": "example", "OTHER_NAME": "other", "INFRA_NAME": "infra", "KUBERNETES_VERSION": "v1.35.0", "CONTROL_PLANE_MACHINE_COUNT": "3",
+	"WORKER_MACHINE_COUNT": "3", "REPLICAS": "3", "WEIGHT": "10", "HOST": "host", "PORT": "6443", "VERBOSITY": "4", "NODE_DRAIN_TIMEOUT": "60",
+	"NAME": "name", "CONTENT": "content", "OWNER": "owner",
+}
+
+// processedDocument returns a document of a template with values, as clusterctl gives them.
+func processedDocument(document []byte) ([]byte, error) {
+	return yamlprocessor.NewSimpleProcessor().Process(document, func(name string) (string, error) {
+		value, found := values[name]
+		if !found {
+			return "", fmt.Errorf("no value of %s", name)
+		}
+		return value, nil
+	})
+}
+
+// admitted returns the error of the API server, with the webhooks of the core provider, for a document of a template, or of clusterctl if
+// there is no ClusterClass for it: the webhooks only warn then.
+func (c *coreServer) admitted(document []byte) error {
+	c.Helper()
+	o := c.decoded(document)
+	if o.GetNamespace() == "" {
+		o.SetNamespace("default")
+	}
+	err := c.Create(c.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	class := object.TextAt(o.Object, "spec", "topology", "classRef", "name")
+	switch {
+	case apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err):
+		c.Fatalf("%s was not judged: %v", object.Describe(o), err)
+	case apierrors.IsAlreadyExists(err):
+		return nil // the API server compares names after all else
+	case err == nil && class != "" && c.hasClasses:
+		return c.Get(c.Context(), client.ObjectKey{Namespace: o.GetNamespace(), Name: class}, c.decoded([]byte("apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\n")))
+	}
+	return err
+}
+
+func (c *coreServer) decoded(document []byte) *unstructured.Unstructured {
+	c.Helper()
+	text, err := processedDocument(document)
+	o := &unstructured.Unstructured{}
+	if err == nil {
+		err = yaml.Unmarshal(text, &o.Object)
+	}
+	if err != nil {
+		c.Fatalf("%v\n%s", err, document)
+	}
+	return o
+}
+
+// createClass creates the ClusterClass in a file, as the controller of ClusterClasses leaves it.
+func (c *coreServer) createClass(file []byte) {
+	c.Helper()
+	c.hasClasses = true
+	for document := range strings.SplitSeq(string(file), "\n---\n") {
+		o := c.decoded([]byte(document))
+		o.SetNamespace("default")
+		c.create(o)
+		if o.GetKind() != "ClusterClass" {
+			continue
+		}
+		var variables []any
+		for _, v := range object.MapsAt(o.Object, "spec", "variables") {
+			required, _ := v["required"].(bool)
+			variables = append(variables, map[string]any{"name": v["name"], "definitionsConflict": false, "definitions": []any{
+				map[string]any{"from": "inline", "required": required, "schema": v["schema"]},
+			}})
+		}
+		o.Object["status"] = map[string]any{
+			"observedGeneration": o.GetGeneration(), "variables": variables,
+			"conditions": []any{map[string]any{"type": "VariablesReady", "status": "True", "reason": "VariablesReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
+		}
+		if err := c.Status().Update(c.Context(), o); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// newErrors returns the errors of some rules in the second list that are not in the first one.
+func newErrors(before, after []string) (added []string) {
+	for _, message := range after {
+		if !slices.Contains(before, message) {
+			added = append(added, message)
+		}
+	}
+	return added
+}
