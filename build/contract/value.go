@@ -66,7 +66,7 @@ func (v Value) IsString() bool {
 	return v.Node != nil && v.Node.Kind == yaml.ScalarNode && v.Node.Tag == "!!str"
 }
 
-// IsQuoted reports whether the value is a string whatever its content is, because the file has it in quotes or as a block of text.
+// IsQuoted reports whether the value is a string with any content, because the file has it in quotes or as a block of text.
 func (v Value) IsQuoted() bool {
 	const styles = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	return v.IsString() && v.Node.Style&styles != 0

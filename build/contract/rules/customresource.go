@@ -168,7 +168,7 @@ func checkCustomResource(r *customResource, o *contract.Object, mutated bool) (f
 func isUnknownPath(path string) bool { return contract.IsUnknown(path) || contract.HasVariable(path) }
 
 // isDecided reports whether a problem at a path does not depend on a variable without a default: the value there, or the nearest value above
-// it, has none, or is a string whatever the variable is.
+// it, has none, or is a string because of its quotes.
 func isDecided(problem *field.Error, at contract.Value, path string) bool {
 	if !at.Exists() {
 		return !isUnknownPath(path)
@@ -185,4 +185,4 @@ func explainAt(problem *field.Error, at contract.Value) string {
 }
 
 // unquote is the hint about a variable of another type than string.
-const unquote = ": quotes make it a string whatever the variable is; remove them"
+const unquote = ": the quotes make it a string; remove them"
