@@ -64,6 +64,8 @@ type Options struct {
 	ImagesJSON string
 	// Release is the version of the release.
 	Release string
+	// Identity is the identity of the process in the Lease; empty without leader election.
+	Identity string
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
 	// Fetcher returns the bundles of an image.
@@ -174,7 +176,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		return err
 	}
 	reconciler := &version.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Identity: options.Identity,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
 		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
 	}

@@ -218,6 +218,35 @@ type ObservedRelease struct {
 	// imagesDigest is the SHA-256 of images.json.
 	// +required
 	ImagesDigest Digest `json:"imagesDigest"`
+	// platform is the platform that the installer was started with, or several, separated by commas; empty if the cluster's
+	// configuration names it.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Platform string `json:"platform,omitempty"`
+}
+
+// ObservedInput is an object that determines the desired version, beside the spec and the release.
+type ObservedInput struct {
+	// group is the API group of the object; empty for the core group. Its API version is v1.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Group string `json:"group,omitempty"`
+	// kind is the kind of the object.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Kind string `json:"kind"`
+	// namespace is the namespace of the object; empty if it is cluster-scoped.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// name is the name of the object.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// resourceVersion is the version that the installer has read; empty if the object did not exist.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
 // ClusterAPIStatus is the observed state.
@@ -235,6 +264,18 @@ type ClusterAPIStatus struct {
 	// was requested, the rest of the status describes an earlier one.
 	// +optional
 	ObservedRelease *ObservedRelease `json:"observedRelease,omitempty"`
+
+	// observedInputs are the other objects that the installer has read last: Secrets and ConfigMaps that spec.components refers to,
+	// and OpenShift's configuration. Until they are current, the rest of the status describes earlier ones.
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	ObservedInputs []ObservedInput `json:"observedInputs,omitempty"`
+
+	// observedBy is the process that wrote the status last, as the holder of the installer's Lease; empty without a Lease.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	ObservedBy string `json:"observedBy,omitempty"`
 
 	// message is the message of the condition that needs most attention: of an error, else of an unavailable version, of a
 	// rollout in progress, or of the cause that prevents an upgrade. It is empty if there is none.

@@ -64,6 +64,7 @@ type flags struct {
 	lifecycleHooksAddress                                  string
 	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
+	identity                                               string // in the Lease; empty without --leader-elect
 	registriesConf, registriesD, authFile, signaturePolicy string
 	certsDirs                                              []string
 	leaseDuration, renewDeadline, retryPeriod              time.Duration
@@ -136,6 +137,9 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	f.namespaces.Use()
+	if f.leaderElect {
+		f.identity = identity()
+	}
 	mask := &masking.Mask{}
 	ctrl.SetLogger(zap.New(zap.WriteTo(mask.Writer(os.Stderr))))
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
@@ -162,7 +166,7 @@ func run(ctx context.Context, f *flags) error {
 	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
 	verified := f.fetcher(registries, policies, store)
 	err = install.AddToManager(mgr, install.Options{ //nolint:contextcheck // the cache calls a function of its own, without a context
-		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms,
+		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
 		LifecycleHooks: f.hooks(profile), Mask: mask,

@@ -144,7 +144,7 @@ func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
 		return nil, nil
 	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, v1alpha1.OperatorNamespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: identity()}, rest.CopyConfig(config), f.renewDeadline)
+		resourcelock.ResourceLockConfig{Identity: f.identity}, rest.CopyConfig(config), f.renewDeadline)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the lease: %w", err)
 	}

@@ -127,6 +127,23 @@ func Manifests(data map[string]string) []byte {
 	return []byte(strings.Join(documents, "\n---\n"))
 }
 
+// References returns the ConfigMaps and Secrets that the settings refer to, each once, without versions. namespace is the operator's.
+func (s Settings) References(namespace string) (inputs []v1alpha1.ObservedInput) {
+	add := func(kind, name string) {
+		input := v1alpha1.ObservedInput{Kind: kind, Namespace: namespace, Name: name}
+		if !slices.Contains(inputs, input) {
+			inputs = append(inputs, input)
+		}
+	}
+	for _, name := range s.ConfigMaps() {
+		add("ConfigMap", name)
+	}
+	for _, key := range s.SecretKeys() {
+		add("Secret", key.Name)
+	}
+	return inputs
+}
+
 // ConfigMaps returns the names of the ConfigMaps with additional objects, each once.
 func (s Settings) ConfigMaps() (names []string) {
 	for _, component := range s.Components {

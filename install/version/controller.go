@@ -44,6 +44,8 @@ type Reconciler struct {
 	Fetcher extractor.Fetcher
 	// ImagesJSON is the path of images.json.
 	ImagesJSON string
+	// Identity is the identity of the process in the Lease; empty without leader election.
+	Identity string
 	// Release is the version of the running release; empty means that the file release-version next to images.json names it.
 	Release string
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
@@ -77,12 +79,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	files := r.readRelease()
+	seen := r.observe(ctx, state, files)
 	outcome := r.of(files).outcome(ctx, state, files)
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
 	reported, err := r.Reporter.Report(ctx, nil, status.Version, outcome, func(s *v1alpha1.ClusterAPIStatus) {
-		files.record(s)
+		seen.record(s)
 		r.recordVerdicts(ctx, outcome, s)
 	})
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -106,11 +104,4 @@ func (r *Reconciler) parse(files releaseFiles, overrides []v1alpha1.ImageOverrid
 		return nil, fmt.Errorf("applying spec.imageOverrides: %w", err)
 	}
 	return images, nil
-}
-
-// record returns the change that records the files as the observed release; nothing if they could not be read.
-func (f releaseFiles) record(s *v1alpha1.ClusterAPIStatus) {
-	if f.images != nil {
-		s.ObservedRelease = &v1alpha1.ObservedRelease{Version: f.version, ImagesDigest: v1alpha1.Digest(digest.FromBytes(f.images))}
-	}
 }

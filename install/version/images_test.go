@@ -13,6 +13,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/snapshot"
 )
 
 // parsed reads the files of the release and returns its images.
@@ -21,10 +23,13 @@ func parsed(r *Reconciler) (imagesjson.Images, error) { return r.parse(r.readRel
 // TestReleaseFiles_AreRecorded also if they belong to another release than the program: status then waits for the program.
 func TestReleaseFiles_AreRecorded(t *testing.T) {
 	dir := t.TempDir()
-	r := &Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0"}
+	r := &Reconciler{ImagesJSON: filepath.Join(dir, "images.json"), Release: "4.22.0", Platforms: operand.Platforms{"AWS", "Docker"}}
 	before := v1alpha1.ObservedRelease{Version: "4.21.0", ImagesDigest: "sha256:1"}
 	status := v1alpha1.ClusterAPIStatus{ObservedRelease: &before}
-	if r.readRelease().record(&status); *status.ObservedRelease != before {
+	record := func() {
+		r.observe(t.Context(), snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}}, r.readRelease()).record(&status)
+	}
+	if record(); *status.ObservedRelease != before {
 		t.Errorf("without files: got %+v", status.ObservedRelease)
 	}
 	for release, want := range map[string]string{"": "4.22.0", "4.22.1\n": "4.22.1"} {
@@ -35,8 +40,8 @@ func TestReleaseFiles_AreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.readRelease().record(&status)
-		if got, want := *status.ObservedRelease, (v1alpha1.ObservedRelease{Version: want, ImagesDigest: v1alpha1.Digest(digest.FromString("{}"))}); got != want {
+		record()
+		if got, want := *status.ObservedRelease, (v1alpha1.ObservedRelease{Version: want, ImagesDigest: v1alpha1.Digest(digest.FromString("{}")), Platform: "AWS,Docker"}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		_ = os.Remove(filepath.Join(dir, releaseFile)) // missing in one case

@@ -17,7 +17,7 @@ import (
 
 // BeyondProgress ignores the updates of the ClusterAPI object that only report the progress of the
 // installer controller: the phases of versions, and conditions that the version controller does not
-// write. It also ignores verdicts on signatures: the version controller writes them.
+// write. It also ignores what the version controller has observed: it writes this itself.
 var BeyondProgress = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, known := e.ObjectOld.(*v1alpha1.ClusterAPI)
 	after, alsoKnown := e.ObjectNew.(*v1alpha1.ClusterAPI)
@@ -32,7 +32,8 @@ var BeyondProgress = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 // without phases.
 func withoutProgress(cluster *v1alpha1.ClusterAPI) *v1alpha1.ClusterAPI {
 	out := cluster.DeepCopy()
-	out.ResourceVersion, out.ManagedFields, out.Status.SignatureVerdicts = "", nil, nil
+	out.ResourceVersion, out.ManagedFields = "", nil
+	out.Status.SignatureVerdicts, out.Status.ObservedInputs, out.Status.ObservedBy = nil, nil, ""
 	for i := range out.Status.Versions {
 		version := &out.Status.Versions[i]
 		version.Phases = make([]v1alpha1.Phase, min(1, len(version.Phases)))

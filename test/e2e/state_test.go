@@ -174,7 +174,7 @@ func timeless(value any) any {
 func withoutTimes(value any) any {
 	switch node := value.(type) {
 	case map[string]any:
-		for _, key := range []string{"lastTransitionTime", "observedGeneration", "since"} {
+		for _, key := range []string{"lastTransitionTime", "observedGeneration", "observedInputs", "observedBy", "since"} {
 			delete(node, key)
 		}
 		for key, child := range node {

@@ -3,8 +3,10 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -65,6 +67,9 @@ const planExample = `  # Show components and phases on AWS
   # Compare with the objects of a cluster
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
 
+  # Preview the upgrade of a cluster, as a page for reviewers
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --against $KUBECONFIG -o html > plan.html
+
   # Override the image of a provider
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
     --image aws-cluster-api-controllers=quay.io/me/capa:bundled
@@ -97,6 +102,7 @@ func newPlan() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.registerRelease(cmd)
+	(*cli.PageOutput)(&f.format).Register(cmd)
 	cmd.Flags().StringVar(&f.cluster, "against", "", "`kubeconfig` of a cluster to compare with; nothing is written")
 	f.signatures.register(cmd, "whose verdicts on the images are shown; if it is given, an image that it does not accept is an error")
 	cmd.Flags().BoolVar(&f.objects, "objects", false, "rendered objects only: YAML documents with -o yaml, a List with -o json")
@@ -129,7 +135,6 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied, and ConfigMaps with additional objects")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.registerOverrides(cmd)
-	f.format.Register(cmd)
 	cli.CompletePlatform(cmd)
 	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
 	_ = cmd.MarkFlagDirname("cache-dir")
@@ -199,10 +204,22 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	if err != nil {
 		return err
 	}
-	if err := f.format.Write(cmd.OutOrStdout(), p, p.Table); err != nil {
+	if err := f.writeReport(cmd.OutOrStdout(), p); err != nil {
 		return err
 	}
 	return p.Blocked()
+}
+
+func (f *planFlags) writeReport(w io.Writer, p planreport.Report) error {
+	if f.format != cli.HTML {
+		return f.format.Write(w, p, p.Table)
+	}
+	var out bytes.Buffer
+	if err := p.HTML(&out); err != nil {
+		return err
+	}
+	_, err := w.Write(out.Bytes())
+	return err
 }
 
 // missingInShippedRoles returns the rules for the phases that the shipped roles lack. Those for certificates are shipped with
@@ -279,7 +296,7 @@ func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 		_, _, err := revision.Next(nil, f.release)
 		errs = append(errs, err)
 	}
-	if f.objects && f.format == cli.Table { // only plan has the flag
+	if f.objects && f.format != cli.JSON && f.format != cli.YAML { // only plan has the flag
 		errs = append(errs, errors.New("--objects requires -o yaml or -o json"))
 	}
 	return variables, cli.WrongUsage(errs...)

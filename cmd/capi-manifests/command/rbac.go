@@ -75,6 +75,7 @@ func newRBAC() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.registerImages(cmd)
+	f.format.Register(cmd)
 	set := cmd.Flags()
 	set.StringVar(&f.name, "name", "openshift-capi-installer-bundles", "`name` of the roles and bindings")
 	set.Var(&f.profile, "profile", "kind of cluster: "+strings.Join(extractor.ClusterProfileNames(), ", "))

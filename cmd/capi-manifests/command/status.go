@@ -31,9 +31,10 @@ width. While a version is being installed, its time and the time of the last rol
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
 fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked. At rest means
-that the requested release is installed: directly after a change of the spec, or of the ConfigMap with
-images.json and release-version, the rollout is not at rest, although the installer sees a changed ConfigMap
-only after up to 70 seconds. --for-version also waits for a request that has not been made yet.
+that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
+refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
+is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
+status needs the permission to get it. --for-version also waits for a request that has not been made yet.
 
 The exit codes differ from other commands:
 

@@ -44,6 +44,7 @@ func newTree() *cobra.Command {
 		RunE:              f.run,
 	}
 	f.registerRelease(cmd)
+	f.format.Register(cmd)
 	return cmd
 }
 

@@ -24,6 +24,8 @@ const (
 	Table Output = ""
 	JSON  Output = "json"
 	YAML  Output = "yaml"
+	// HTML is only a value of PageOutput.
+	HTML Output = "html"
 )
 
 func (o *Output) String() string {
@@ -53,6 +55,33 @@ func (o *Output) Register(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", "output format: table, json or yaml")
 	// The only error is an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// PageOutput is an Output that can also be a page.
+type PageOutput Output
+
+func (o *PageOutput) String() string { return (*Output)(o).String() }
+
+// Set implements pflag.Value.
+func (o *PageOutput) Set(text string) error {
+	if text == string(HTML) {
+		*o = PageOutput(HTML)
+		return nil
+	}
+	if (*Output)(o).Set(text) != nil {
+		return errors.New("must be table, json, yaml or html")
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (o *PageOutput) Type() string { return "format" }
+
+// Register adds the flag --output to a command.
+func (o *PageOutput) Register(cmd *cobra.Command) {
+	cmd.Flags().VarP(o, "output", "o", "output format: table, json, yaml or html")
+	// The only error is an unknown flag.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "html"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Write writes data in the format; table writes it as a table.

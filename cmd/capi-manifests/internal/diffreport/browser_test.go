@@ -21,7 +21,7 @@ type browser struct{ path, dir string }
 // newBrowser finds Chromium, without which the rendering of the page is not tested.
 func newBrowser(t *testing.T) browser {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return browser{path, t.TempDir()}
 		}

@@ -147,7 +147,11 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 		return rollout.Snapshot{}, c.failed(configMaps, c.Namespace, err)
 	}
 	found.crds, found.revisions = pointers(definitions.Items), pointers(revisions.Items)
-	return found.decode(time.Now())
+	from, err := found.decode(time.Now())
+	if err != nil {
+		return from, err
+	}
+	return c.withInputs(ctx, from), nil
 }
 
 // releaseVolume is the volume of the Deployment with the ConfigMap of the release.
@@ -179,10 +183,22 @@ func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRe
 	if !found {
 		return nil, nil
 	}
-	return &rollout.RequestedRelease{
-		ConfigMap:       configMap.Namespace + "/" + configMap.Name,
-		ObservedRelease: v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[rollout.VersionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))},
-	}, nil
+	requested := v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[rollout.VersionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))}
+	if readsPlatform(deployment, configMap.Name) {
+		requested.Platform = configMap.Data[rollout.PlatformKey]
+	}
+	return &rollout.RequestedRelease{ConfigMap: configMap.Namespace + "/" + configMap.Name, ObservedRelease: requested}, nil
+}
+
+// readsPlatform reports whether the installer reads its platform from the ConfigMap of the release, at its start.
+func readsPlatform(deployment *appsv1.Deployment, configMap string) bool {
+	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(container corev1.Container) bool {
+		argument := slices.ContainsFunc(container.Args, func(argument string) bool { return strings.HasPrefix(argument, "--platform") })
+		return !argument && slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool {
+			from := variable.ValueFrom
+			return from != nil && from.ConfigMapKeyRef != nil && from.ConfigMapKeyRef.Name == configMap && from.ConfigMapKeyRef.Key == rollout.PlatformKey
+		})
+	})
 }
 
 // decode returns the snapshot at a time.

@@ -165,6 +165,7 @@ func (w *watcher) run(ctx context.Context, each func(rollout.Snapshot) (bool, er
 		if err != nil {
 			return err
 		}
+		snapshot = w.cluster.withInputs(ctx, snapshot)
 		if more, err := each(snapshot); !more || err != nil {
 			return err
 		}

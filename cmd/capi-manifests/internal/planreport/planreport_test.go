@@ -7,12 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/pagetest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
@@ -64,6 +67,34 @@ func TestPlan_JSONValidatesAgainstTheSchema(t *testing.T) {
 	}
 	if err := schematest.Validate(schema.Plan, bytes.ReplaceAll(out.Bytes(), []byte("strictNamespaceRejections"), []byte("rejections"))); err == nil {
 		t.Error("the schema accepts an invalid plan")
+	}
+}
+
+// TestPlan_HTML: the page is well-formed, and names each action with its object; only unchanged objects are folded.
+func TestPlan_HTML(t *testing.T) {
+	p := plannedRelease(t)
+	p.Preflight = []preflight.Finding{{Message: "Secret <a> belongs to another owner"}}
+	p.Cluster = []Action{
+		{Action: predecessor.Keep, Object: "ConfigMap kept"}, {Action: Remove, Object: "Service gone"},
+		{Action: predecessor.Change, Object: "Deployment changed", Fields: []string{"spec.template.spec"}, Restarts: true},
+		{Action: Reject, Object: "CronJob rejected", Message: "spec.schedule: invalid"},
+	}
+	var out bytes.Buffer
+	if err := p.HTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	pagetest.Check(t, out.String())
+	pagetest.CheckContrast(t, htmlTemplate, [][2]string{{"good", "good-bg"}, {"work", "work-bg"}, {"bad", "bad-bg"}, {"warn", "warn-bg"}, {"idle", "idle-bg"}, {"muted", "page"}})
+	at := 0
+	for _, want := range []string{
+		"Plan of release 1.0.0", "the installation would stop", "Secret &lt;a&gt; belongs to another owner", `<details class="bad" open>`, "CronJob rejected", "spec.schedule: invalid",
+		"Service gone", "Deployment changed", "pods restart", `<details class="idle">`, "ConfigMap kept", "fixed", "quay.io/example/fixed@sha256:", "has no bundle", "rejected",
+	} {
+		next := strings.Index(out.String()[at:], want)
+		if next < 0 {
+			t.Fatalf("%q is missing, or not in this order:\n%s", want, &out)
+		}
+		at += next
 	}
 }
 

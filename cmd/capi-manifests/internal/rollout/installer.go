@@ -5,6 +5,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,6 +73,8 @@ func processOf(objects InstallerObjects, now time.Time) Process {
 	}
 	problem := problemOf(objects)
 	switch ready := slices.ContainsFunc(objects.Pods, isReady); {
+	case ready && !isCurrent(objects.Deployment):
+		process.State, process.Cause = Starting, strings.TrimSuffix("the pods of Deployment "+objects.name()+" are being replaced: "+problem, ": ")
 	case ready && held:
 	case ready:
 		process.State, process.Cause = Starting, "no process holds Lease "+objects.name()
@@ -98,6 +101,12 @@ func replicasOf(deployment *appsv1.Deployment) int32 {
 		return 0
 	}
 	return ptr.Deref(deployment.Spec.Replicas, 1)
+}
+
+// isCurrent reports whether the pods of a Deployment have its present template.
+func isCurrent(deployment *appsv1.Deployment) bool {
+	status := deployment.Status
+	return status.ObservedGeneration >= deployment.Generation && status.UpdatedReplicas >= replicasOf(deployment) && status.Replicas <= status.UpdatedReplicas
 }
 
 // absent explains that nothing should run the installer.

@@ -45,6 +45,7 @@ func TestProcess_Causes(t *testing.T) {
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
 	}}}
 	evicted := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on memory"}}
+	current := appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 1, UpdatedReplicas: 1}
 	quota := appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "x" is forbidden: exceeded quota`},
 	}}
@@ -56,24 +57,26 @@ func TestProcess_Causes(t *testing.T) {
 		state    ProcessState
 		cause    string
 	}{
-		"works":                  {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(true, run, none)}, true, Running, ""},
-		"waits for the lease":    {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(true, run, none)}, false, Starting, "no process holds Lease ns/capi-installer"},
-		"creating":               {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("ContainerCreating", ""), none)}, false, Starting, "is being started"},
-		"no pod yet":             {1, appsv1.DeploymentStatus{}, nil, false, Starting, "is being started"},
-		"image":                  {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("ErrImagePull", "not found"), none)}, true, Stopped, "ErrImagePull: not found"},
-		"crash":                  {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("CrashLoopBackOff", ""), terminated("Error", "a\nlast line\n"))}, true, Stopped, "CrashLoopBackOff, exit code 1: last line"},
-		"memory":                 {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, terminated("OOMKilled", ""), none)}, false, Stopped, "OOMKilled, exit code 1: OOMKilled"},
-		"missing Secret":         {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("CreateContainerConfigError", `secret "x" not found`), none)}, false, Stopped, `secret "x" not found`},
-		"unschedulable":          {1, appsv1.DeploymentStatus{}, []corev1.Pod{pending}, false, Stopped, "Unschedulable: 0/3 nodes are available"},
-		"evicted":                {1, appsv1.DeploymentStatus{}, []corev1.Pod{evicted}, false, Stopped, "Evicted: The node was low on memory"},
+		"works":                  {1, current, []corev1.Pod{pod(true, run, none)}, true, Running, ""},
+		"waits for the lease":    {1, current, []corev1.Pod{pod(true, run, none)}, false, Starting, "no process holds Lease ns/capi-installer"},
+		"creating":               {1, current, []corev1.Pod{pod(false, waiting("ContainerCreating", ""), none)}, false, Starting, "is being started"},
+		"no pod yet":             {1, current, nil, false, Starting, "is being started"},
+		"image":                  {1, current, []corev1.Pod{pod(false, waiting("ErrImagePull", "not found"), none)}, true, Stopped, "ErrImagePull: not found"},
+		"crash":                  {1, current, []corev1.Pod{pod(false, waiting("CrashLoopBackOff", ""), terminated("Error", "a\nlast line\n"))}, true, Stopped, "CrashLoopBackOff, exit code 1: last line"},
+		"memory":                 {1, current, []corev1.Pod{pod(false, terminated("OOMKilled", ""), none)}, false, Stopped, "OOMKilled, exit code 1: OOMKilled"},
+		"missing Secret":         {1, current, []corev1.Pod{pod(false, waiting("CreateContainerConfigError", `secret "x" not found`), none)}, false, Stopped, `secret "x" not found`},
+		"unschedulable":          {1, current, []corev1.Pod{pending}, false, Stopped, "Unschedulable: 0/3 nodes are available"},
+		"evicted":                {1, current, []corev1.Pod{evicted}, false, Stopped, "Evicted: The node was low on memory"},
 		"quota":                  {1, quota, nil, false, Stopped, "exceeded quota"},
-		"an old pod still works": {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("ErrImagePull", ""), none), pod(true, run, none)}, true, Running, ""},
-		"0 replicas":             {0, appsv1.DeploymentStatus{}, nil, false, Stopped, "has 0 replicas"},
-		"outside the cluster":    {0, appsv1.DeploymentStatus{}, nil, true, Running, ""},
+		"an old pod still works": {1, appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 1}, []corev1.Pod{pod(false, waiting("ErrImagePull", ""), none), pod(true, run, none)}, true, Starting, "are being replaced: "},
+		"the old pod":            {1, appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 1}, []corev1.Pod{pod(true, run, none)}, true, Starting, "are being replaced"},
+		"a new template":         {1, appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1}, []corev1.Pod{pod(true, run, none)}, true, Starting, "are being replaced"},
+		"0 replicas":             {0, current, nil, false, Stopped, "has 0 replicas"},
+		"outside the cluster":    {0, current, nil, true, Running, ""},
 	} {
 		objects := running()
 		objects.Namespace, objects.Pods = "ns", test.pods
-		objects.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &test.replicas}, Status: test.status}
+		objects.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.DeploymentSpec{Replicas: &test.replicas}, Status: test.status}
 		at := now
 		if !test.held {
 			at = now.Add(138 * time.Second)
@@ -117,11 +120,55 @@ func TestState_RequestedRelease(t *testing.T) {
 	}
 }
 
+// TestState_InputsOfTheStatus: a version is not at rest while the installer has read an earlier form of an input, or while another process leads.
+func TestState_InputsOfTheStatus(t *testing.T) {
+	secret := v1alpha1.ObservedInput{Kind: "Secret", Namespace: "ns", Name: "aws", ResourceVersion: "7"}
+	newer, deleted := secret, secret
+	newer.ResourceVersion, deleted.ResourceVersion = "8", ""
+	with := func(inputs ...v1alpha1.ObservedInput) []v1alpha1.ObservedInput { return inputs }
+	for name, test := range map[string]struct {
+		by                string
+		observed, present []v1alpha1.ObservedInput
+		started, wanted   string
+		want              State
+		summary           string
+	}{
+		"the same":                  {"a", with(secret), with(secret), "AWS", "AWS", AtRest, "is installed"},
+		"not readable by the user":  {"a", with(secret), nil, "", "", AtRest, "is installed"},
+		"a former installer":        {"", nil, with(secret), "", "AWS", AtRest, "is installed"},
+		"a newer Secret":            {"a", with(secret), with(newer), "", "", RollingOut, "has not read Secret ns/aws"},
+		"a deleted Secret":          {"a", with(secret), with(deleted), "", "", RollingOut, "has not read Secret ns/aws"},
+		"another leader":            {"b", with(secret), with(secret), "", "", RollingOut, "Process a of the installer has not reported yet"},
+		"a platform for next start": {"a", nil, nil, "None", "AWS", Blocked, "started for platform None"},
+	} {
+		cluster := installedCluster()
+		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: reason.AsExpected}, nil, 1, now),
+			status.Conditions(status.Installer, status.Outcome{Reason: reason.AsExpected}, nil, 1, now)...)
+		cluster.Status.ObservedBy, cluster.Status.ObservedInputs = test.by, test.observed
+		cluster.Status.ObservedRelease = &v1alpha1.ObservedRelease{Platform: test.started}
+		from := Snapshot{ClusterAPI: cluster, Inputs: test.present, Requested: &RequestedRelease{ConfigMap: "ns/images"}}
+		from.Requested.Platform = test.wanted
+		process := Process{State: Running, Leader: "a"}
+		if got, summary := stateOf(from, process); got != test.want || !strings.Contains(summary, test.summary) {
+			t.Errorf("%s: got %s, want %s: %s", name, got, test.want, summary)
+		}
+		if steps := stepsOf(from, process); (test.want == Blocked) != (len(steps) > 0) {
+			t.Errorf("%s: %+v", name, steps)
+		}
+	}
+}
+
 func TestReport_ForRelease(t *testing.T) {
 	report := Report{State: AtRest, Current: "4.22.0-3", Summary: "Version 4.22.0-3 is installed."}
 	for release, want := range map[string]State{"": AtRest, "4.22.0": AtRest, "4.22.1": RollingOut, "4.22": RollingOut} {
 		if got := report.For(release); got.State != want {
 			t.Errorf("%s: got %s: %s", release, got.State, got.Summary)
+		}
+	}
+	report.Release = "4.22.5" // with the same content
+	for release, want := range map[string]State{"": AtRest, "4.22.5": AtRest, "4.22.0": RollingOut} {
+		if got := report.For(release); got.State != want {
+			t.Errorf("%s, with the same content as %s: got %s: %s", release, report.Release, got.State, got.Summary)
 		}
 	}
 }

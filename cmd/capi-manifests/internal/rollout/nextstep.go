@@ -37,7 +37,18 @@ func stepsOf(from Snapshot, process Process) []Step {
 		}
 		return steps
 	}
-	return append(reasonSteps(from), misspelled(from)...)
+	return append(append(restart(from), reasonSteps(from)...), misspelled(from)...)
+}
+
+// restart returns the step for a platform that the installer reads at its next start.
+func restart(from Snapshot) []Step {
+	if !from.platformDiffers() {
+		return []Step{}
+	}
+	return []Step{{
+		Cause:  fmt.Sprintf("The installer was started for another platform than %s, the one in ConfigMap %s.", from.Requested.Platform, from.Requested.ConfigMap),
+		Action: fmt.Sprintf("Restart it: kubectl rollout restart deployment %s -n %s", InstallerName, from.Installer.Namespace),
+	}}
 }
 
 // misspelled returns a step for each unmanaged CRD that does not exist, if another one has almost the same name: the

@@ -35,6 +35,9 @@ type Snapshot struct {
 	Installer InstallerObjects
 	// Requested is the release in the ConfigMap that the Deployment mounts; nil without either.
 	Requested *RequestedRelease
+	// Inputs are the present versions of the other objects that the installer reads, except objects that may not be read. They are only
+	// used at rest.
+	Inputs []v1alpha1.ObservedInput
 	// History is the record of the versions that were installed, oldest first.
 	History []history.Entry
 	// Cluster names the cluster; nil if that is not of interest.
@@ -45,8 +48,9 @@ type Snapshot struct {
 
 // The keys of the ConfigMap with the release.
 const (
-	ImagesKey  = "images.json"
-	VersionKey = "release-version"
+	ImagesKey   = "images.json"
+	VersionKey  = "release-version"
+	PlatformKey = "platform"
 )
 
 // Cluster names a cluster as its user knows it.
@@ -94,6 +98,8 @@ type Report struct {
 	Mode string `json:"mode,omitempty"`
 	// Current is the version that was last installed completely; empty if there is none.
 	Current string `json:"currentVersion,omitempty"`
+	// Release is the release that the installer has read last; empty if it is not known.
+	Release string `json:"release,omitempty"`
 	// Desired is the version that should be installed; empty if there is none.
 	Desired string `json:"desiredVersion,omitempty"`
 	// Versions are the versions in the status, newest first.
@@ -185,6 +191,9 @@ func New(from Snapshot) Report {
 		Drift: driftOf(from.Events, cluster.CreationTimestamp), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
 		UnmanagedCRDs: orEmpty(cluster.Spec.UnmanagedCRDs), Overrides: orEmpty(cluster.Spec.ImageOverrides),
 		Signatures: orEmpty(cluster.Status.SignatureVerdicts),
+	}
+	if observed := cluster.Status.ObservedRelease; observed != nil {
+		report.Release = observed.Version
 	}
 	report.State, report.Summary = stateOf(from, process)
 	return report

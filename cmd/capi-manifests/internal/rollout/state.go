@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,8 +53,12 @@ func stateOf(from Snapshot, process Process) (State, string) {
 	if stale(cluster) {
 		return RollingOut, fmt.Sprintf("The installer has not observed generation %d of the spec yet.", cluster.Generation)
 	}
-	if unread := unreadRelease(from); unread != "" {
+	if unread := cmp.Or(unreadRelease(from), unreported(cluster, process), unreadInput(from)); unread != "" {
 		return RollingOut, unread
+	}
+	if from.platformDiffers() {
+		return Blocked, fmt.Sprintf("The installer was started for platform %s; it reads platform %s in ConfigMap %s at its next start.",
+			cluster.Status.ObservedRelease.Platform, from.Requested.Platform, from.Requested.ConfigMap)
 	}
 	if cause := blockedBy(cluster); cause != "" {
 		return Blocked, cause
@@ -64,10 +69,14 @@ func stateOf(from Snapshot, process Process) (State, string) {
 	if cluster.Status.CurrentVersion == "" {
 		return AtRest, "Nothing is installed: " + meta.FindStatusCondition(cluster.Status.Conditions, available).Message + "."
 	}
-	if cluster.Spec.InstallerMode == v1alpha1.Paused {
-		return AtRest, fmt.Sprintf("Version %s is installed; the installer is paused.", cluster.Status.CurrentVersion)
+	summary := fmt.Sprintf("Version %s is installed", cluster.Status.CurrentVersion)
+	if observed := cluster.Status.ObservedRelease; observed != nil && observed.Version != "" && observed.Version != revision.Release(cluster.Status.CurrentVersion) {
+		summary += fmt.Sprintf("; release %s has the same content", observed.Version)
 	}
-	return AtRest, fmt.Sprintf("Version %s is installed.", cluster.Status.CurrentVersion)
+	if cluster.Spec.InstallerMode == v1alpha1.Paused {
+		summary += "; the installer is paused"
+	}
+	return AtRest, summary + "."
 }
 
 // stateOfUninstall returns the state of an uninstall. removing describes one in progress.
@@ -82,9 +91,9 @@ func stateOfUninstall(cluster *v1alpha1.ClusterAPI, removing string) (State, str
 }
 
 // For returns the report of a user who waits for a release: it is not at rest while another one is installed. An empty release is
-// the requested one.
+// the requested one. A release with the content of the installed version has no version of its own.
 func (r Report) For(release string) Report {
-	if release == "" || r.State != AtRest || revision.Release(r.Current) == release {
+	if release == "" || r.State != AtRest || cmp.Or(r.Release, revision.Release(r.Current)) == release {
 		return r
 	}
 	r.State = RollingOut
@@ -119,6 +128,38 @@ func unreadRelease(from Snapshot) string {
 		release = string(requested.ImagesDigest)
 	}
 	return fmt.Sprintf("The installer has not read release %s from ConfigMap %s yet.", release, requested.ConfigMap)
+}
+
+// platformDiffers reports whether the ConfigMap of the release names other platforms than the ones that the installer was started with.
+func (s Snapshot) platformDiffers() bool {
+	if s.ClusterAPI == nil || s.ClusterAPI.Status.ObservedRelease == nil || s.Requested == nil {
+		return false
+	}
+	is, want := s.ClusterAPI.Status.ObservedRelease.Platform, s.Requested.Platform
+	return is != "" && want != "" && is != want
+}
+
+// unreported returns a sentence about a new process that has not written the status yet: it can have other arguments, or be of another
+// release. It returns an empty string if the leader has, or if the status does not name its process.
+func unreported(cluster *v1alpha1.ClusterAPI, process Process) string {
+	if by := cluster.Status.ObservedBy; by == "" || process.Leader == "" || by == process.Leader {
+		return ""
+	}
+	return fmt.Sprintf("Process %s of the installer has not reported yet.", process.Leader)
+}
+
+// unreadInput returns a sentence about an object that the installer has not read since its last change; empty if there is none.
+func unreadInput(from Snapshot) string {
+	seen := from.ClusterAPI.Status.ObservedInputs
+	if len(seen) == 0 { // an installer that does not record them
+		return ""
+	}
+	for _, input := range from.Inputs {
+		if !slices.Contains(seen, input) {
+			return fmt.Sprintf("The installer has not read %s %s yet.", input.Kind, strings.TrimPrefix(input.Namespace+"/"+input.Name, "/"))
+		}
+	}
+	return ""
 }
 
 // blockedBy returns a sentence about a rollout that needs an administrator; empty
