@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	boxcuttertypes "pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -93,9 +94,13 @@ func TestDrift_ConflictsAreRetried(t *testing.T) {
 	h.release(core(), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
+	tolerated := int64(3)
+	if _, ours := any(&boxcuttertypes.PhaseReconcileOptions{}).(interface{ SetConcurrency(limit int) }); ours {
+		tolerated *= 2 // each attempt repeats a write with the live object; the original does not
+	}
 	var conflicts atomic.Int64
 	conflict := func(request *http.Request) *http.Response {
-		if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/deployments/capi") || request.URL.Query().Has("dryRun") || conflicts.Add(1) > 6 {
+		if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/deployments/capi") || request.URL.Query().Has("dryRun") || conflicts.Add(1) > tolerated {
 			return nil
 		}
 		return failure(request, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "capi", context.DeadlineExceeded))
@@ -109,8 +114,8 @@ func TestDrift_ConflictsAreRetried(t *testing.T) {
 		}
 		return nil
 	})
-	if conflicts.Load() < 6 {
-		t.Fatalf("%d conflicts, want 6", conflicts.Load())
+	if conflicts.Load() < tolerated {
+		t.Fatalf("%d conflicts, want %d", conflicts.Load(), tolerated)
 	}
 	if lines := h.log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "InstallerDegraded is") }) {
 		t.Errorf("conflicts were reported:\n%s", strings.Join(lines, "\n"))
