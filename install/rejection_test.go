@@ -29,7 +29,7 @@ var refusals = []struct {
 	names   []string
 	// reason is the expected reason; empty means ObjectsRefused.
 	reason string
-	// missing is set if the installer lacks a permission. It finds that before the first phase.
+	// missing is set if the installer finds the cause before the first phase.
 	missing bool
 }{
 	{name: "a field that cannot be changed", refused: `apiVersion: v1
@@ -66,7 +66,7 @@ spec: {hard: {count/configmaps: "1"}}
 		counted.Object["status"] = map[string]any{"hard": map[string]any{"count/configmaps": "1"}, "used": map[string]any{"count/configmaps": "1"}}
 		h.must(h.Status().Update(h.Context(), counted))
 		return remove
-	}, denied: "probe", names: []string{"ConfigMap openshift-cluster-api/counted", "exceeded quota: test"}, reason: "ObjectsForbidden"},
+	}, denied: "probe", names: []string{"ResourceQuota openshift-cluster-api/test", "the release needs 2 more of count/configmaps, and 0 are left"}, reason: "RiskNotAccepted", missing: true},
 	{name: "an admission policy that denies", refused: configMap("denied", "by policy"), arrange: func(h *harness) func() {
 		mendBinding := h.add(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -112,7 +112,7 @@ func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
 				names = append(names, "phase cluster-api")
 			}
 			h.reports("InstallerDegraded", cmp.Or(test.reason, "ObjectsRefused"), names...)
-			if isTrue := meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Degraded"); isTrue == (test.reason != "") {
+			if isTrue := meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Degraded"); isTrue == (test.reason == "ObjectsForbidden") {
 				t.Errorf("Degraded is True: %t; only a terminal rejection sets Degraded immediately\n%s", isTrue, h.conditions())
 			}
 			if h.object("v1/ConfigMap", namespace, beside) != nil {

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -66,13 +67,15 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 	}
 }
 
-// exhaustPods creates a quota that admits no further pod.
+// exhaustPods creates a quota that admits no further pod. An administrator accepts it: otherwise, the preflight stops the release.
 func (h *harness) exhaustPods() (undo func()) {
 	h.Helper()
 	undo = h.add("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: test, namespace: " + namespace + "}\nspec: {hard: {pods: \"2\"}}\n")
 	counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
 	counted.Object["status"] = map[string]any{"hard": map[string]any{"pods": "2"}, "used": map[string]any{"pods": "2"}}
 	h.must(h.Status().Update(h.Context(), counted))
+	accepted := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"acceptedRisks": [{"name": "ExceededQuota", "release": "4.22.0"}]}}`))
+	h.must(h.Patch(h.Context(), h.clusterAPI(), accepted))
 	return undo
 }
 

@@ -111,12 +111,14 @@ type ClusterAPISpec struct {
 
 // Risk is the name of a risk of a release.
 //
-// +kubebuilder:validation:Enum=BreakingCRDChange;SkippedVersions;UnsupportedContract
+// +kubebuilder:validation:Enum=BreakingCRDChange;ExceededQuota;SkippedVersions;UnsupportedContract
 type Risk string
 
 const (
 	// BreakingCRDChange: a CRD with instances changes so that instances are rejected or lose values.
 	BreakingCRDChange Risk = "BreakingCRDChange"
+	// ExceededQuota: the release needs more objects, pods or resources than a quota of its namespace has left.
+	ExceededQuota Risk = "ExceededQuota"
 	// SkippedVersions: the upgrade of a provider of Cluster API skips more than three minor versions.
 	SkippedVersions Risk = "SkippedVersions"
 	// UnsupportedContract: a provider implements no contract that the core provider supports.

@@ -130,8 +130,9 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		r.contests, r.ignored = nil, v.ignored
 	}
 	if out.scope == rollout {
+		out.risks = s.Cluster.Spec.AcceptedRisks
 		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
-			return out
+			return r.unpermitted(ctx, s, out)
 		}
 	}
 	if out.scope != maintenance {
@@ -160,7 +161,6 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		},
 	}
 	if out.scope == rollout {
-		out.risks = s.Cluster.Spec.AcceptedRisks
 		if out.findings, out.err = r.preflight(ctx, s, out); out.err != nil || preflight.Blocking(out.findings) != nil {
 			return out
 		}

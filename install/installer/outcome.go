@@ -68,13 +68,22 @@ func (a attempt) problems() (found []status.Outcome) {
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):
-		add(reason.ObjectsForbidden, "", a.err)
+		add(reason.ObjectsForbidden, "", a.withFindings(a.err))
 	case errors.As(a.err, new(*revision.SecretError)):
 		add(reason.RevisionUnreadable, "", a.err)
 	case a.err != nil:
 		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", a.plan.name, a.err))
 	}
 	return found
+}
+
+// withFindings adds the findings that stop the version to an error.
+func (a attempt) withFindings(err error) error {
+	if preflight.Blocking(a.findings) == nil {
+		return err
+	}
+	blocked := a.blocked()
+	return fmt.Errorf("%w; %s", err, reason.Of(blocked.Reason).WithStep(blocked.Message))
 }
 
 // rejected returns the outcome of a rejected phase.

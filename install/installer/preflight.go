@@ -5,13 +5,16 @@ package installer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,20 +50,39 @@ func (r *Applier) preflight(ctx context.Context, s state, a attempt) ([]prefligh
 	if p.Live == nil {
 		return nil, nil
 	}
-	var found []preflight.Finding
-	var err error
-	if hasBegun(s.Cluster.Status.Version(a.plan.name)) { // an earlier process has judged it
-		found, err = preflight.Lasting(r.release(s, a))
-	} else {
-		found, err = preflight.Check(ctx, observed{r.Engine.Reader, &existing{live: p.Live}, p}, r.release(s, a))
-	}
+	found, err := r.judge(ctx, s, a, r.Engine.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("checking version %s before its first write: %w", a.plan.name, err)
+		return nil, err
 	}
 	if preflight.Blocking(found) == nil {
 		p.passed, p.notes = a.plan.key(), found
 	}
 	return found, nil
+}
+
+// judge returns the findings about a version. Without a cache, all objects are read from the API server.
+func (r *Applier) judge(ctx context.Context, s state, a attempt, cache client.Reader) (found []preflight.Finding, err error) {
+	if hasBegun(s.Cluster.Status.Version(a.plan.name)) { // an earlier process has judged it
+		found, err = preflight.Lasting(r.release(s, a))
+	} else {
+		found, err = preflight.Check(ctx, observed{cache, &existing{live: r.Preflight.Live}, &r.Preflight}, r.release(s, a))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checking version %s before its first write: %w", a.plan.name, err)
+	}
+	return found, nil
+}
+
+// unpermitted returns an attempt for which permissions are missing, with the other findings, so that the administrator sees all at once.
+// The cache cannot watch kinds without permission.
+func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
+	if !errors.As(a.err, new(*permissionsError)) || r.Preflight.Live == nil {
+		return a
+	}
+	a.plan = a.plan.without(s.currentParts())
+	found, err := r.judge(ctx, s, a, nil)
+	a.findings, a.err = found, errors.Join(a.err, err)
+	return a
 }
 
 // hasBegun reports whether objects of a version were applied: they must be maintained.
@@ -131,7 +153,10 @@ type observed struct {
 func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(like.GroupVersionKind())
-	err := o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
+	if o.cache != nil {
+		err = o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	}
 	if apierrors.IsNotFound(err) {
 		err = o.existing.get(ctx, out, client.ObjectKeyFromObject(like))
 	}
@@ -153,6 +178,15 @@ func (o observed) Instance(ctx context.Context, crd *unstructured.Unstructured) 
 		return "it may have instances: " + err.Error(), nil
 	}
 	return found, err
+}
+
+// Quotas implements preflight.Cluster.
+func (o observed) Quotas(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
+	list := &corev1.ResourceQuotaList{}
+	if err := o.Live.List(ctx, list, client.InNamespace(namespace)); err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("listing the quotas of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
 }
 
 // blocked returns the outcome of an attempt that the preflight stops: the first reason, with all findings.

@@ -199,6 +199,42 @@ func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
 	}
 }
 
+// Missing permissions and the findings about objects are in one message. Nothing is read from the cache, which cannot watch the kinds.
+func TestPreflight_BesideMissingPermissions(t *testing.T) {
+	version, configMap := storedVersion(t, "4.22.0-1", settings("theirs", "red"))
+	s := stateOf([]v1alpha1.Version{version}, configMap)
+	s.Cluster.Status.CurrentVersion = ""
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
+	v, err := s.load(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unreadable := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("read from the cache")
+	}}).Build()
+	for name, test := range map[string]struct {
+		begun bool
+		want  string
+	}{"a new version": {want: "; objects already exist and are not managed by the installer: ConfigMap theirs (no owner)"}, "a version that has begun": {begun: true}} {
+		t.Run(name, func(t *testing.T) {
+			r := reconcilerOf(t, unreadable, live, watches{}).Applier
+			r.Preflight = Preflight{Live: live, DryRuns: live}
+			s.Cluster.Status.Versions[0].Phases = nil
+			if test.begun {
+				s.Cluster.Status.Versions[0].Phases = []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseComplete}}
+			}
+			a := attempt{scope: rollout, err: &permissionsError{version: version.Name}}
+			if a.plan, err = r.plans.of(v); err != nil {
+				t.Fatal(err)
+			}
+			got := r.unpermitted(t.Context(), s, a).outcome()
+			if got.Reason != reason.ObjectsForbidden || !strings.Contains(got.Err.Error(), "is forbidden") || strings.Contains(got.Err.Error(), "objects already exist") != (test.want != "") || !strings.Contains(got.Err.Error(), test.want) {
+				t.Errorf("outcome %+v, want the missing permissions and %q", got, test.want)
+			}
+		})
+	}
+}
+
 // One message has all findings, each with its next step.
 func TestOutcome_OfThePreflight(t *testing.T) {
 	a := attempt{

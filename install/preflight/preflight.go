@@ -3,8 +3,8 @@
 // Package preflight judges a release as a whole before its first object is written. Otherwise a release could stop in its middle, with
 // the phases of some providers new and others old. The installer and "capi-manifests plan --against" use it.
 //
-// Its findings are about objects that exist, and about versions of providers. A new object is judged when its phase is reached: it can
-// depend on objects of earlier phases. The permissions of the installer, and unmanaged CRDs, have checks of their own.
+// Its findings are about objects that exist, about versions of providers, and about quotas. A new object is judged when its phase is reached: it can
+// depend on objects of earlier phases. Only its demand for quota is judged before. The permissions of the installer, and unmanaged CRDs, have checks of their own.
 package preflight
 
 import (
@@ -15,6 +15,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -65,6 +66,8 @@ type Cluster interface {
 	Rejection(ctx context.Context, desired *unstructured.Unstructured) error
 	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
 	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
+	// Quotas returns the quotas of a namespace; none if they may not be read.
+	Quotas(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error)
 }
 
 // concurrency is the number of objects that are judged at the same time.
@@ -96,6 +99,8 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 			notes[note]++
 		}
 	}
+	exceeded, err := quotas(ctx, cluster, all)
+	found, errs = append(found, exceeded...), append(errs, err)
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return append(release.accept(found), counted(notes)...), errors.Join(errs...)
 }
@@ -131,6 +136,8 @@ type judged struct {
 	phase    string
 	desired  *unstructured.Unstructured
 	findings []Finding
+	// missing is set if the object does not exist, and rolls if it is a Deployment that gets new pods.
+	missing, rolls bool
 	// notes are predicates of a CRD.
 	notes []string
 	err   error
@@ -151,7 +158,7 @@ func rank(f Finding) int {
 func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged {
 	actual, err := cluster.Read(ctx, one.desired)
 	if err != nil || actual == nil || actual.GetDeletionTimestamp() != nil {
-		one.err = err
+		one.err, one.missing = err, err == nil && actual == nil
 		return one
 	}
 	switch action := predecessor.ActionFor(one.desired, actual); {
@@ -160,6 +167,7 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 	case object.IsCRD(one.desired):
 		return r.judgeCRD(ctx, cluster, one, actual)
 	case action == predecessor.Change || action == predecessor.AdoptAndChange:
+		one.rolls = rolls(one.desired, actual)
 		if why := rejection(one.desired, cluster.Rejection(ctx, one.desired)); why != "" {
 			return one.reject(reason.ObjectsRefused, "phase "+one.phase+": "+why)
 		}

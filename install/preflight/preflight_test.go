@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +27,7 @@ type cluster struct {
 	objects   []*unstructured.Unstructured
 	instance  string
 	rejection error
+	quotas    []corev1.ResourceQuota
 	dryRuns   int
 }
 
@@ -40,6 +42,10 @@ func (c *cluster) Read(_ context.Context, like *unstructured.Unstructured) (*uns
 func (c *cluster) Rejection(context.Context, *unstructured.Unstructured) error {
 	c.dryRuns++
 	return c.rejection
+}
+
+func (c *cluster) Quotas(context.Context, string) ([]corev1.ResourceQuota, error) {
+	return c.quotas, nil
 }
 
 func (c *cluster) Instance(context.Context, *unstructured.Unstructured) (string, error) {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -61,4 +63,24 @@ func (j judged) Instance(ctx context.Context, crd *unstructured.Unstructured) (s
 		return "", err
 	}
 	return "it has " + term.Plural(number, "instance", "instances"), err
+}
+
+// Quotas implements preflight.Cluster.
+func (j judged) Quotas(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
+	found, err := j.List(ctx, corev1.SchemeGroupVersion.WithKind("ResourceQuota"), "")
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	var quotas []corev1.ResourceQuota
+	for i := range found {
+		if found[i].GetNamespace() != namespace {
+			continue
+		}
+		quota := corev1.ResourceQuota{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found[i].Object, &quota); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", object.Describe(&found[i]), err)
+		}
+		quotas = append(quotas, quota)
+	}
+	return quotas, nil
 }
