@@ -32,7 +32,7 @@ import (
 // Quotas with scopes, and quotas that reject pods without requests or limits, are left to the API server: scopes depend on the pods that
 // admission plugins change, and a LimitRange can set defaults.
 
-// need is what a release adds to a namespace.
+// need is the demand of a release in a namespace.
 type need struct {
 	lasting corev1.ResourceList
 	surge   map[string]corev1.ResourceList // by phase
