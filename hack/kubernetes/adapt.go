@@ -131,7 +131,11 @@ func adaptDeployment(o *unstructured.Unstructured, namespaces v1alpha1.Namespace
 	container := containers[0].(map[string]any)
 	container["image"] = image
 	container["args"] = append(container["args"].([]any), "--create-clusterapi", "--namespace="+namespaces.Operator, "--providers-namespace="+namespaces.Operand, "--registry-config-namespace="+namespaces.Operator)
-	container["env"] = []any{fromImages("PLATFORM", "platform")} // the release is in the mounted file, whose changes need no restart
+	environment, _ := container["env"].([]any)
+	environment = slices.DeleteFunc(environment, func(variable any) bool {
+		return variable.(map[string]any)["name"] == "RELEASE_VERSION" // it is in the mounted file, whose changes need no restart
+	})
+	container["env"] = append(environment, fromImages("PLATFORM", "platform"))
 	return nil
 }
 

@@ -92,3 +92,24 @@ func TestInstallation_RunsOnAnyNode(t *testing.T) {
 		t.Errorf("namespaces (-want +got):\n%s", diff)
 	}
 }
+
+// The program reads its pod's identity from the environment: without it, a restarted container waits for its own lease.
+func TestInstallation_KeepsTheEnvironment(t *testing.T) {
+	objects, err := installation(v1alpha1.Namespaces{Operator: "a", Operand: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _ := object.MapAt(object.PodTemplate(o), "spec")["containers"].([]any)
+		var names []any
+		for _, variable := range containers[0].(map[string]any)["env"].([]any) {
+			names = append(names, variable.(map[string]any)["name"])
+		}
+		if diff := cmp.Diff([]any{"POD_NAME", "POD_UID", "PLATFORM"}, names); diff != "" {
+			t.Errorf("environment (-want +got):\n%s", diff)
+		}
+	}
+}
