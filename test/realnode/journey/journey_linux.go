@@ -80,6 +80,14 @@ func (j *Journey) Steps() []Step {
 		{"Creating a Cluster with a topology of 3 + 5 Machines", "Cluster", j.createCluster},
 		{"Upgrading all providers under it, with a client that calls webhooks ten times a second", "Upgrade", j.upgrade},
 		{"Killing the operator, and restarting the node", "Restarts", j.restarts},
+		{"Stopping kubelet in the middle of a rollout", "KubeletStopped", j.kubeletStopped},
+		{"A release whose image the node cannot pull", "PullFails", j.pullFails},
+		{"A release whose manager crashes", "ManagerCrashes", j.managerCrashes},
+		{"A release whose pod is not admitted", "PodNotAdmitted", j.podNotAdmitted},
+		{"A user scales a manager to zero", "Drift", j.drift},
+		{"A backup with clusterctl move", "Backup", j.backup},
+		{"Uninstalling while the Machines exist, and installing again", "Reinstallation", j.reinstall},
+		{"Deleting the Cluster, and installing sixteen providers", "Sixteen", j.sixteen},
 	}
 }
 
@@ -93,14 +101,14 @@ func (j *Journey) tool(ctx context.Context, arguments ...string) (string, error)
 func (j *Journey) program(ctx context.Context, name string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, j.path(name), arguments...)
 	command.Dir = j.dir
-	command.Env = append(os.Environ(), "HOME="+j.path("home"), "XDG_CONFIG_HOME="+j.path("home/.config"), "KUBECONFIG="+j.node.Cluster.Kubeconfig)
+	command.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME="+j.path("home"), "XDG_CONFIG_HOME="+j.path("home/.config"), "KUBECONFIG="+j.node.Cluster.Kubeconfig)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(arguments, " "), err, stderr.String())
+		err = fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(arguments, " "), err, stderr.String())
 	}
-	return strings.TrimSpace(string(out)), nil
+	return strings.TrimSpace(string(out)), err
 }
 
 // kubectl runs kubectl and returns its output.

@@ -15,25 +15,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// installOperator applies deploy/kubernetes with the kustomization of docs/install.md and waits for the first release.
+// installOperator installs the operator, and checks its pod.
 func (j *Journey) installOperator(ctx context.Context) error {
 	if err := j.writeKustomization(); err != nil {
 		return err
 	}
 	began := time.Now()
-	if _, err := j.kubectl(ctx, "apply", "-k", j.path(kustomizationFolder)); err != nil {
-		return err
-	}
-	if err := j.configureRegistries(ctx); err != nil {
-		return err
-	}
-	if err := j.installed(ctx, j.current); err != nil {
+	if err := j.applyOperator(ctx); err != nil {
 		return err
 	}
 	pod, err := j.operatorPod(ctx)
@@ -42,6 +35,26 @@ func (j *Journey) installOperator(ctx context.Context) error {
 	}
 	j.Report("release %s is installed after %.0f s by %s, image %s", j.current.version, time.Since(began).Seconds(), pod.Name, pod.Spec.Containers[0].Image)
 	return j.checkOperatorPod(pod)
+}
+
+// applyOperator applies deploy/kubernetes with the kustomization of docs/install.md, and the settings of the walkthrough, and waits for the release.
+func (j *Journey) applyOperator(ctx context.Context) error {
+	if _, err := j.kubectl(ctx, "apply", "-k", j.path(kustomizationFolder)); err != nil {
+		return err
+	}
+	if err := j.configureRegistries(ctx); err != nil {
+		return err
+	}
+	if err := j.writeFromWalkthrough("settings.yaml"); err != nil {
+		return err
+	}
+	if _, err := j.kubectl(ctx, "wait", "clusterapi", "cluster", "--for=create", "--timeout=5m"); err != nil {
+		return err
+	}
+	if _, err := j.kubectl(ctx, "patch", "clusterapi", "cluster", "--type=merge", "--patch-file", j.path("settings.yaml")); err != nil {
+		return err
+	}
+	return j.installed(ctx, j.current)
 }
 
 // kustomizationFolder is the folder of the administrator's kustomization.
@@ -89,7 +102,7 @@ func (j *Journey) writeKustomization() error {
 // memoryLimit is the limit of the operator. The kernel enforces it.
 const memoryLimit = "128Mi"
 
-// configureRegistries creates the objects of docs/registries.md in the namespace of the operator.
+// configureRegistries applies the objects of docs/registries.md in the namespace of the operator.
 func (j *Journey) configureRegistries(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
 	if err := j.client.List(ctx, &deployments); err != nil {
@@ -102,28 +115,29 @@ func (j *Journey) configureRegistries(ctx context.Context) error {
 	}
 	containers := j.path("home/.config/containers")
 	authority := filepath.Join(containers, "certs.d", j.node.Registry.Host(), "ca.crt")
-	_, secret := j.kubectl(ctx, "create", "secret", "generic", "capi-installer-pull-secret", "--namespace", j.operatorNamespace,
-		"--type=kubernetes.io/dockerconfigjson", "--from-file=.dockerconfigjson="+filepath.Join(containers, "auth.json"))
-	_, registries := j.kubectl(ctx, "create", "configmap", "capi-installer-registries", "--namespace", j.operatorNamespace,
-		"--from-file=registries.conf="+filepath.Join(containers, "registries.conf"), "--from-file=ca-bundle.crt="+authority)
-	return errors.Join(secret, registries)
+	return errors.Join(
+		j.createOnce(ctx, "secret", "generic", "capi-installer-pull-secret",
+			"--type=kubernetes.io/dockerconfigjson", "--from-file=.dockerconfigjson="+filepath.Join(containers, "auth.json")),
+		j.createOnce(ctx, "configmap", "capi-installer-registries",
+			"--from-file=registries.conf="+filepath.Join(containers, "registries.conf"), "--from-file=ca-bundle.crt="+authority))
 }
 
-// installed waits until a release is installed and all its Deployments are available.
-func (j *Journey) installed(ctx context.Context, r release) error {
-	return await(ctx, "release "+r.version+" is installed", func(ctx context.Context) error {
-		cluster := &v1alpha1.ClusterAPI{}
-		if err := j.client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
-			return err
-		}
-		if !strings.HasPrefix(cluster.Status.CurrentVersion, r.version+"-") || cluster.Status.CurrentVersion != cluster.Status.DesiredVersion {
-			return fmt.Errorf("the current version is %q: %s", cluster.Status.CurrentVersion, describe(cluster))
-		}
-		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Available") || meta.IsStatusConditionTrue(cluster.Status.Conditions, "Progressing") {
-			return errors.New(describe(cluster))
-		}
+// createOnce creates an object in the namespace of the operator, unless an earlier installation has left it.
+func (j *Journey) createOnce(ctx context.Context, arguments ...string) error {
+	_, err := j.kubectl(ctx, append(append([]string{"create"}, arguments...), "--namespace", j.operatorNamespace)...)
+	if err != nil && strings.Contains(err.Error(), "AlreadyExists") {
 		return nil
-	})
+	}
+	return err
+}
+
+// installed waits until a release is installed, with the command of docs/install.md.
+func (j *Journey) installed(ctx context.Context, r release) error {
+	shown, err := j.tool(ctx, "status", "--wait", "--for-version", r.version, "--timeout", patience.String())
+	if err != nil {
+		return fmt.Errorf("release %s is not installed: %w\n%s", r.version, err, shown)
+	}
+	return nil
 }
 
 // describe returns the conditions and the objects that a rollout waits for.
@@ -186,10 +200,5 @@ func (j *Journey) roll(ctx context.Context, r release) error {
 		return err
 	}
 	_, err := j.kubectl(ctx, "apply", "-k", j.path(kustomizationFolder))
-	if err != nil {
-		return err
-	}
-	// A release version is read at the start; the image of the operator is the same in this test.
-	_, err = j.kubectl(ctx, "rollout", "restart", "deployment/capi-installer", "--namespace", j.operatorNamespace)
 	return err
 }

@@ -22,28 +22,31 @@ const (
 	imageFolder     = "image"       // the operator's image, an OCI layout
 	deployFolder    = "project"     // the operator's manifests
 	toolFile        = "capi-manifests"
+	clusterctlFile  = "clusterctl"
+	probeFile       = "probe"
 )
 
-// provider is a provider of the journey: its program, its kustomize directory in Cluster API's repository, and other
-// arguments of generate.
+// provider is a provider of the journey: its program, its kustomize directory, and other arguments of generate.
 type provider struct {
-	key, main, config string
-	name, kind        string
-	placeholder       string // the image in the manifests
-	platform          string
+	key, main     string
+	kustomization string // in the folder of the run; of the first providers, as in Cluster API's repository
+	name, kind    string
+	placeholder   string            // for the image of the manager
+	images        map[string]string // replacements of images in the manifests
+	platform      string
 }
 
 // platform is the platform of the cluster.
 const platform = "None" // as in docs/install.md
 
 var providers = []provider{
-	{key: "core", main: "sigs.k8s.io/cluster-api/core", config: "core/config", name: "cluster-api", kind: "core",
+	{key: "core", main: "sigs.k8s.io/cluster-api/core", kustomization: providersFolder + "/core/config/default", name: "cluster-api", kind: "core",
 		placeholder: "registry.k8s.io/cluster-api/cluster-api-controller:v1.14.2"},
-	{key: "bootstrap", main: "sigs.k8s.io/cluster-api/bootstrap/kubeadm", config: "bootstrap/kubeadm/config", name: "cluster-api-bootstrap-kubeadm", kind: "bootstrap",
+	{key: "bootstrap", main: "sigs.k8s.io/cluster-api/bootstrap/kubeadm", kustomization: providersFolder + "/bootstrap/kubeadm/config/default", name: "cluster-api-bootstrap-kubeadm", kind: "bootstrap",
 		placeholder: "registry.k8s.io/cluster-api/kubeadm-bootstrap-controller:v1.14.2"},
-	{key: "control-plane", main: "sigs.k8s.io/cluster-api/controlplane/kubeadm", config: "controlplane/kubeadm/config", name: "cluster-api-control-plane-kubeadm", kind: "controlplane",
+	{key: "control-plane", main: "sigs.k8s.io/cluster-api/controlplane/kubeadm", kustomization: providersFolder + "/controlplane/kubeadm/config/default", name: "cluster-api-control-plane-kubeadm", kind: "controlplane",
 		placeholder: "registry.k8s.io/cluster-api/kubeadm-control-plane-controller:v1.14.2"},
-	{key: "docker", main: "sigs.k8s.io/cluster-api/test/infrastructure/docker", config: "test/infrastructure/docker/config", name: "cluster-api-provider-docker", kind: "infrastructure",
+	{key: "docker", main: "sigs.k8s.io/cluster-api/test/infrastructure/docker", kustomization: providersFolder + "/test/infrastructure/docker/config/default", name: "cluster-api-provider-docker", kind: "infrastructure",
 		placeholder: "gcr.io/k8s-staging-cluster-api/capd-manager:v1.14.2", platform: platform},
 }
 
@@ -57,6 +60,12 @@ func Prepare(ctx context.Context, dir string, progress io.Writer) error {
 		if err := realnode.Compile(ctx, "providers", p.main, filepath.Join(dir, managersFolder, p.key), progress); err != nil {
 			return err
 		}
+	}
+	if err := realnode.Compile(ctx, "providers", "sigs.k8s.io/cluster-api/cmd/clusterctl", filepath.Join(dir, clusterctlFile), progress); err != nil {
+		return err
+	}
+	if err := realnode.Compile(ctx, ".", "./probe", filepath.Join(dir, probeFile), progress); err != nil {
+		return err
 	}
 	if err := copyManifests(ctx, dir); err != nil {
 		return err
@@ -100,8 +109,7 @@ func repository(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// copyManifests copies the kustomize directories of the providers to their paths in Cluster API's repository. Cluster API
-// reconciles topologies only with a feature gate, whose variable has the default false.
+// copyManifests copies the kustomize directories of the providers to their paths in Cluster API's repository.
 func copyManifests(ctx context.Context, dir string) error {
 	copied, err := os.MkdirTemp(dir, "kustomize-")
 	if err != nil {
@@ -120,25 +128,14 @@ func copyManifests(ctx context.Context, dir string) error {
 			if p.name != source.Name {
 				continue
 			}
-			target := filepath.Join(dir, providersFolder, p.config)
+			target := filepath.Join(dir, filepath.Dir(p.kustomization))
 			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 				return err
 			}
 			if err := os.Rename(filepath.Dir(source.Kustomization), target); err != nil {
 				return err
 			}
-			if err := replaceInFile(filepath.Join(target, "manager/manager.yaml"), "${CLUSTER_TOPOLOGY:=false}", "${CLUSTER_TOPOLOGY:=true}"); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
-}
-
-func replaceInFile(path, old, replacement string) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(strings.ReplaceAll(string(content), old, replacement)), 0o600)
 }

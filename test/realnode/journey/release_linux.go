@@ -3,18 +3,21 @@
 package journey
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/capi-installer/capi-installer/internal/ocilayout"
 	"github.com/capi-installer/capi-installer/test/realnode"
 )
 
@@ -22,6 +25,13 @@ import (
 type release struct {
 	version string
 	images  map[string]string
+}
+
+// variation changes a provider of a release; empty fields change nothing.
+type variation struct {
+	key     string // of the provider
+	program string // file of another manager
+	patch   string // a JSON patch of the manager's Deployment
 }
 
 // firstRelease configures capi-manifests for the registry and makes the first release.
@@ -60,27 +70,23 @@ func (j *Journey) logIn() error {
 
 // pushOperator pushes the image of make image.
 func (j *Journey) pushOperator() (string, error) {
-	index, err := layout.ImageIndexFromPath(j.path(imageFolder))
+	image, err := ocilayout.Read(j.path(imageFolder))
 	if err != nil {
 		return "", fmt.Errorf("reading the operator's image: %w", err)
 	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return "", err
-	}
-	image, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		return "", err
-	}
-	return j.node.Push("capi-installer", image)
+	return j.node.Push("capi-installer", image.(remote.Taggable)) // an image or an index
 }
 
 // makeRelease generates and packs all providers with the documented commands.
-func (j *Journey) makeRelease(ctx context.Context, version string) (release, error) {
+func (j *Journey) makeRelease(ctx context.Context, version string, variations ...variation) (release, error) {
 	r := release{version: version, images: map[string]string{}}
 	for _, p := range providers {
+		v := variation{key: p.key}
+		if i := slices.IndexFunc(variations, func(v variation) bool { return v.key == p.key }); i >= 0 {
+			v = variations[i]
+		}
 		var err error
-		if r.images[p.key], err = j.makeProvider(ctx, p, version); err != nil {
+		if r.images[p.key], err = j.makeProvider(ctx, p, version, v); err != nil {
 			return release{}, fmt.Errorf("making %s of release %s: %w", p.key, version, err)
 		}
 	}
@@ -88,20 +94,28 @@ func (j *Journey) makeRelease(ctx context.Context, version string) (release, err
 	return r, nil
 }
 
-func (j *Journey) makeProvider(ctx context.Context, p provider, version string) (string, error) {
-	base, err := j.managerImage(filepath.Join(managersFolder, p.key), version)
+func (j *Journey) makeProvider(ctx context.Context, p provider, version string, v variation) (string, error) {
+	base, err := j.managerImage(cmp.Or(v.program, filepath.Join(managersFolder, p.key)), version)
 	if err != nil {
 		return "", err
 	}
 	if _, err := j.node.Registry.PushTag("bases/"+p.key, version, base); err != nil {
 		return "", err
 	}
-	kustomization := filepath.Join(providersFolder, p.config, "default")
+	kustomization := p.kustomization
+	if v.patch != "" {
+		if kustomization, err = j.overlay(p, version, v.patch); err != nil {
+			return "", err
+		}
+	}
 	bundle := filepath.Join("bundles", version, p.key)
 	arguments := []string{"generate", kustomization, "--output-dir", bundle, "--profile", "kubernetes",
 		"--provider-name", p.name, "--provider-type", p.kind, "--provider-version", "v" + version, "--image-name", p.placeholder}
 	if p.platform != "" {
 		arguments = append(arguments, "--platform", p.platform)
+	}
+	for image, replacement := range p.images {
+		arguments = append(arguments, "--image", image+"="+replacement)
 	}
 	if _, err := j.tool(ctx, arguments...); err != nil {
 		return "", err
@@ -120,6 +134,20 @@ func (j *Journey) makeProvider(ctx context.Context, p provider, version string) 
 		return "", fmt.Errorf("reading the output of capi-manifests images: %w", err)
 	}
 	return strings.Replace(images[p.key], host, realnode.PublicRegistry, 1), nil
+}
+
+// overlay writes a kustomize directory that patches the manager's Deployment, and returns its path.
+func (j *Journey) overlay(p provider, version, patch string) (string, error) {
+	folder := filepath.Join("overlays", version, p.key)
+	base, err := filepath.Rel(folder, p.kustomization)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("resources: [%s]\npatches:\n- target: {kind: Deployment}\n  patch: '%s'\n", base, patch)
+	if err := os.MkdirAll(j.path(folder), 0o700); err != nil {
+		return "", err
+	}
+	return folder, os.WriteFile(filepath.Join(j.path(folder), "kustomization.yaml"), []byte(text), 0o600)
 }
 
 // managerImage returns the image of a manager. It differs between versions.

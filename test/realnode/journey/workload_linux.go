@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The Cluster of the journey; docs/kubernetes-walkthrough.md has the ClusterClass and the Cluster.
+// The Cluster of the journey; docs/kubernetes-walkthrough.md has the settings, the ClusterClass and the Cluster.
 const (
 	clusterNamespace = "default"
 	clusterName      = "demo"
@@ -26,19 +26,9 @@ const (
 
 // createCluster creates the ClusterClass and the Cluster of the walkthrough, and waits for its Machines.
 func (j *Journey) createCluster(ctx context.Context) error {
-	page, err := os.ReadFile(j.path(deployFolder + "/docs/kubernetes-walkthrough.md"))
-	if err != nil {
-		return err
-	}
 	began := time.Now()
 	for _, name := range []string{"clusterclass.yaml", "topology.yaml"} {
-		_, text, found := strings.Cut(string(page), "Write `"+name+"`")
-		_, text, fenced := strings.Cut(text, "```yaml\n")
-		if !found || !fenced {
-			return fmt.Errorf("docs/kubernetes-walkthrough.md has no block for %s", name)
-		}
-		text, _, _ = strings.Cut(text, "```")
-		if err := os.WriteFile(j.path(name), []byte(text), 0o600); err != nil {
+		if err := j.writeFromWalkthrough(name); err != nil {
 			return err
 		}
 		// The webhooks of providers that were just installed may need a moment.
@@ -60,6 +50,21 @@ func (j *Journey) createCluster(ctx context.Context) error {
 	j.machines, err = j.count(ctx)
 	j.Report("%d Machines run after %.0f s; %d objects of Cluster API exist", machineCount, time.Since(began).Seconds(), len(j.machines))
 	return err
+}
+
+// writeFromWalkthrough writes a file of docs/kubernetes-walkthrough.md into the folder of the run.
+func (j *Journey) writeFromWalkthrough(name string) error {
+	page, err := os.ReadFile(j.path(deployFolder + "/docs/kubernetes-walkthrough.md"))
+	if err != nil {
+		return err
+	}
+	_, text, found := strings.Cut(string(page), "Write `"+name+"`")
+	_, text, fenced := strings.Cut(text, "```yaml\n")
+	if !found || !fenced {
+		return fmt.Errorf("docs/kubernetes-walkthrough.md has no block for %s", name)
+	}
+	text, _, _ = strings.Cut(text, "```")
+	return os.WriteFile(j.path(name), []byte(text), 0o600)
 }
 
 // machinesRun waits until all Machines are Running.
@@ -122,12 +127,18 @@ func (j *Journey) nothingLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	lost := j.machines.missing(now)
+	j.Report("%d of %d objects of Cluster API exist with the same UID, and %d Machines run", len(j.machines)-len(lost), len(j.machines), machineCount)
+	return errors.Join(lost...)
+}
+
+// missing returns an error for each object that is not in now.
+func (c census) missing(now census) []error {
 	var lost []error
-	for uid, name := range j.machines {
+	for uid, name := range c {
 		if now[uid] == "" {
 			lost = append(lost, fmt.Errorf("%s is lost", name))
 		}
 	}
-	j.Report("%d of %d objects of Cluster API exist with the same UID, and %d Machines run", len(j.machines)-len(lost), len(j.machines), machineCount)
-	return errors.Join(lost...)
+	return lost
 }
