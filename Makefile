@@ -82,6 +82,16 @@ TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
 test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2)
 	$(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode/...
 
+VERSIONS ?= 1.30 1.34 1.37
+# Installation, upgrade, drift and uninstall with the shipped manifests and the program, and the admission policies.
+.PHONY: test-versions
+test-versions: controlplane ## Run the tests that depend on the version of Kubernetes with the control planes of VERSIONS
+	@result=0; for minor in $(VERSIONS); do \
+	  kubernetes=$$(bin/controlplane kubernetes $$minor) || { result=1; continue; }; echo "== Kubernetes $$minor"; \
+	  CONTROLPLANE_KUBERNETES=$$kubernetes $(TEST) -count=1 ./test/e2e -run 'TestKubernetes_InstallUpgradeUninstall|TestRealProviders_InstallUpgradeRevertUninstall' || result=1; \
+	  CONTROLPLANE_KUBERNETES=$$kubernetes $(TEST) -count=1 ./manifests ./install -run 'TestPolicy|TestDrift|TestServingCert|TestTeardown_' || result=1; \
+	done; exit $$result
+
 .PHONY: realnode
 realnode: controlplane ## Run a cluster with one real node until Ctrl-C
 	@go build -o bin/ ./test/realnode/cmd/realnode

@@ -27,7 +27,8 @@
 //
 // Build compiles the binary and stores it in the user's cache directory, where later calls find it. The first time takes
 // about 15 minutes of two cores. Without the go command, Build returns the most recently used binary. The environment
-// variable CONTROLPLANE_BINARY selects an existing binary instead.
+// variable CONTROLPLANE_BINARY selects an existing binary instead. BuildKubernetes compiles the programs of another version
+// of Kubernetes; CONTROLPLANE_KUBERNETES selects them.
 //
 // # Addresses
 //

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -80,7 +81,7 @@ func (s *supervisor) serve(requests io.Reader) error {
 }
 
 func (s *supervisor) start(request startRequest) error {
-	self, err := os.Executable()
+	binary, err := binaryOf(request.Program)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (s *supervisor) start(request startRequest) error {
 		return err
 	}
 	defer log.Close()
-	child := exec.Command(self, request.Args...)
+	child := exec.Command(binary, request.Args...)
 	child.Args[0] = request.Program
 	child.Stdout, child.Stderr = log, log
 	child.SysProcAttr = dieWithParent()
@@ -103,6 +104,15 @@ func (s *supervisor) start(request startRequest) error {
 		s.report(startEvent{Program: request.Program, Ended: child.ProcessState.String()})
 	})
 	return nil
+}
+
+// binaryOf returns the binary of a program. CONTROLPLANE_KUBERNETES names one with the programs of another
+// version of Kubernetes.
+func binaryOf(program string) (string, error) {
+	if other := os.Getenv("CONTROLPLANE_KUBERNETES"); other != "" && strings.HasPrefix(program, "kube-") {
+		return other, nil
+	}
+	return os.Executable()
 }
 
 // report writes to the parent process, which may have ended.

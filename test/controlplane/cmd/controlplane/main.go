@@ -6,6 +6,7 @@
 //	controlplane build           # prints the path of the binary
 //	controlplane up              # prints the path of a kubeconfig, runs until interrupted
 //	controlplane kubectl get ns  # the kubectl of that binary
+//	controlplane kubernetes 1.34 # prints the path of a binary for CONTROLPLANE_KUBERNETES
 package main
 
 import (
@@ -29,6 +30,9 @@ const usage = `usage: controlplane COMMAND
                    start one, print the path of its kubeconfig, run until interrupted, or
                    until standard input ends
   kubectl ARGS...  run the kubectl that is built in
+  kubernetes MINOR build the API server, the controller manager and the scheduler of another minor
+                   of Kubernetes, such as 1.34, and print the binary's path for
+                   CONTROLPLANE_KUBERNETES
 
 Run it in a module that requires test/controlplane, such as this project. CONTROLPLANE_BINARY names
 a ready binary to use instead of building one. Without Go, it uses the binary that was used last:
@@ -60,6 +64,8 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 		return up(ctx, arguments[1:], stdout, stderr)
 	case "kubectl":
 		return kubectl(ctx, arguments[1:], stderr)
+	case "kubernetes":
+		return kubernetes(ctx, arguments[1:], stdout, stderr)
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
@@ -71,6 +77,18 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 
 func build(ctx context.Context, stdout, stderr io.Writer) error {
 	binary, err := controlplane.Build(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, binary)
+	return nil
+}
+
+func kubernetes(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	if len(arguments) != 1 {
+		return errors.New("kubernetes takes one argument, a minor version such as 1.34")
+	}
+	binary, err := controlplane.BuildKubernetes(ctx, arguments[0], stderr)
 	if err != nil {
 		return err
 	}
