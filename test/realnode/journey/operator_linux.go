@@ -116,18 +116,23 @@ func (j *Journey) configureRegistries(ctx context.Context) error {
 	containers := j.path("home/.config/containers")
 	authority := filepath.Join(containers, "certs.d", j.node.Registry.Host(), "ca.crt")
 	return errors.Join(
-		j.createOnce(ctx, "secret", "generic", "capi-installer-pull-secret",
+		j.apply(ctx, "secret", "generic", "capi-installer-pull-secret",
 			"--type=kubernetes.io/dockerconfigjson", "--from-file=.dockerconfigjson="+filepath.Join(containers, "auth.json")),
-		j.createOnce(ctx, "configmap", "capi-installer-registries",
+		j.apply(ctx, "configmap", "capi-installer-registries",
 			"--from-file=registries.conf="+filepath.Join(containers, "registries.conf"), "--from-file=ca-bundle.crt="+authority))
 }
 
-// createOnce creates an object in the namespace of the operator, unless an earlier installation has left it.
-func (j *Journey) createOnce(ctx context.Context, arguments ...string) error {
-	_, err := j.kubectl(ctx, append(append([]string{"create"}, arguments...), "--namespace", j.operatorNamespace)...)
-	if err != nil && strings.Contains(err.Error(), "AlreadyExists") {
-		return nil
+// apply applies an object in the namespace of the operator that kubectl create describes. An earlier installation may have left it.
+func (j *Journey) apply(ctx context.Context, create ...string) error {
+	manifest, err := j.kubectl(ctx, append(append([]string{"create"}, create...), "--namespace", j.operatorNamespace, "--dry-run=client", "--output=yaml")...)
+	if err != nil {
+		return err
 	}
+	file := j.path("applied.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		return err
+	}
+	_, err = j.kubectl(ctx, "apply", "-f", file)
 	return err
 }
 
