@@ -95,7 +95,9 @@ func (k *kubernetes) run(more ...string) *process {
 	container := deployment.Spec.Template.Spec.Containers[0]
 	environment := slices.Clone(k.memory)
 	for _, variable := range container.Env {
-		environment = append(environment, variable.Name+"="+configMap.Data[variable.ValueFrom.ConfigMapKeyRef.Key])
+		if from := variable.ValueFrom.ConfigMapKeyRef; from != nil { // the others name the pod; here is none
+			environment = append(environment, variable.Name+"="+configMap.Data[from.Key])
+		}
 	}
 	arguments := slices.Clone(container.Args)
 	for i, argument := range arguments {
