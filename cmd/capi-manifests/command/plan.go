@@ -67,8 +67,8 @@ const planExample = `  # Show components and phases on AWS
   # Compare with the objects of a cluster
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
 
-  # Preview the upgrade of a cluster, as a page for reviewers
-  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --against $KUBECONFIG -o html > plan.html
+  # Write a page for reviewers; --against KUBECONFIG adds what changes in a cluster
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 -o html > plan.html
 
   # Override the image of a provider
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \

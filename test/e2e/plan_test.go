@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build containers_image_openpgp
+
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// TestPlan_EqualsTheInstallation previews an upgrade with "capi-manifests plan --against", installs it, and compares the objects that were created,
+// changed, kept and removed.
+func TestPlan_EqualsTheInstallation(t *testing.T) {
+	h := newHarness(t)
+	value := func(name, value string) string { return configMap(name) + "data: {value: \"" + value + "\"}\n" }
+	h.release(core("v1.0.0", value("kept", "1"), value("changed", "1"), value("dropped", "1")), aws("v1.0.0", value("other", "1")))
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	p.terminate()
+	before := h.identities()
+
+	h.release(core("v1.1.0", value("kept", "1"), value("changed", "2"), value("created", "1")), aws("v1.0.0", value("other", "1")))
+	planned := h.planned("4.22.0")
+	h.start("4.22.0")
+	h.settled("4.22.0-2")
+	after := h.identities()
+
+	made := map[string][]string{}
+	add := func(action, name string) { made[action] = append(made[action], name) }
+	for name, was := range before {
+		switch is, exists := after[name]; {
+		case !exists:
+			add("remove", name)
+		case is.uid != was.uid:
+			add("replace", name)
+		case is.content != was.content:
+			add("change", name)
+		default:
+			add("keep", name)
+		}
+	}
+	for name := range after {
+		if _, existed := before[name]; !existed {
+			add("create", name)
+		}
+	}
+	for _, names := range made {
+		slices.Sort(names)
+	}
+	if diff := cmp.Diff(planned, made); diff != "" {
+		t.Errorf("the installation differs from the plan (-planned +made):\n%s", diff)
+	}
+	if len(made["remove"]) == 0 || len(made["create"]) == 0 || len(made["change"]) == 0 || len(made["keep"]) == 0 {
+		t.Errorf("an action is missing: %v", made)
+	}
+}
+
+// planned returns the names of the objects of each action that plan announces for images.json.
+func (h *harness) planned(release string) map[string][]string {
+	h.Helper()
+	var stdout, stderr strings.Builder
+	command.Run(h.Context(), "", []string{
+		"plan", "--images-json", h.ImagesJSON, "--platform", "AWS", "--release-version", release, "--against", h.Cluster.Kubeconfig, "-o", "json",
+	}, strings.NewReader(""), &stdout, &stderr)
+	var report struct {
+		Cluster []struct{ Action, Object string }
+	}
+	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
+		h.Fatalf("%v\n%s", err, stderr.String())
+	}
+	out := map[string][]string{}
+	for _, action := range report.Cluster {
+		out[action.Action] = append(out[action.Action], action.Object)
+	}
+	for _, names := range out {
+		slices.Sort(names)
+	}
+	return out
+}
+
+// identity is the UID of an object, and its content without what each version writes.
+type identity struct{ uid, content string }
+
+// identities returns the installed objects by name.
+func (h *harness) identities() map[string]identity {
+	h.Helper()
+	objects, err := fixture.Installed(h.Context(), h.Admin)
+	h.must(err)
+	out := map[string]identity{}
+	for i := range objects {
+		o := objects[i].DeepCopy()
+		unstructured.RemoveNestedField(o.Object, "metadata")
+		delete(o.Object, "status")
+		content, err := json.Marshal(o.Object)
+		h.must(err)
+		out[object.Describe(&objects[i])] = identity{string(objects[i].GetUID()), string(content)}
+	}
+	return out
+}
