@@ -31,6 +31,20 @@ func settled(name, color string) *unstructured.Unstructured {
 	return out
 }
 
+// planOf returns the plan of a version.
+func planOf(t *testing.T, r *Applier, s state, version v1alpha1.Version) plan {
+	t.Helper()
+	v, err := s.load(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.plans.of(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // A version with an immutable field is judged again until its object is deleted. Then the current version does not create it again.
 func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	first, firstMap := storedVersion(t, "4.22.0-1", settled("a", "red"))
@@ -47,15 +61,8 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	r.Preflight = Preflight{Live: live, DryRuns: live}
 	judge := func() attempt {
 		t.Helper()
-		v, err := s.load(second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.plans.of(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := attempt{plan: p, scope: rollout}
+		a := attempt{plan: planOf(t, &r, s, second), scope: rollout}
+		var err error
 		if a.findings, err = r.preflight(t.Context(), s, a); err != nil {
 			t.Fatal(err)
 		}
@@ -63,15 +70,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	}
 	current := func() int {
 		t.Helper()
-		v, err := s.load(first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.plans.of(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.reserved(t.Context(), s, p).Len()
+		return r.reserved(t.Context(), s, planOf(t, &r, s, first)).Len()
 	}
 	for range 2 {
 		got := judge()
@@ -108,14 +107,7 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 	for state, want := range map[v1alpha1.PhaseState]int{v1alpha1.PhasePending: 1, v1alpha1.PhaseProgressing: 0, v1alpha1.PhaseComplete: 0} {
 		r.Preflight = Preflight{Live: live, DryRuns: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
-		v, err := s.load(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.plans.of(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := planOf(t, &r, s, version)
 		if found, err := r.preflight(t.Context(), s, attempt{plan: p}); err != nil || len(found) != want {
 			t.Errorf("phase %s: findings %v, want %d: %v", state, found, want, err)
 		}
@@ -135,14 +127,7 @@ func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
 	s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "core-crds", State: v1alpha1.PhaseComplete}}
 	r := reconcilerOf(t, fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build(), watches{}).Applier
 	r.Preflight.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
-	v, err := s.load(second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := r.plans.of(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, &r, s, second)
 	found, err := r.preflight(t.Context(), s, attempt{plan: p, scope: rollout})
 	if err != nil || len(found) != 1 || found[0].Blocks() || !strings.Contains(found[0].Message, "1 CRD(s) switch to v2, which the installed release lacks") {
 		t.Errorf("findings %+v, want the note about the way back: %v", found, err)
@@ -180,14 +165,7 @@ func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
 			cache := fake.NewClientBuilder().WithScheme(clusterScheme(t)).Build()
 			r := reconcilerOf(t, cache, live, watches{}).Applier
 			r.Preflight = Preflight{Live: live, DryRuns: live}
-			v, err := s.load(version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := attempt{scope: rollout}
-			if a.plan, err = r.plans.of(v); err != nil {
-				t.Fatal(err)
-			}
+			a := attempt{plan: planOf(t, &r, s, version), scope: rollout}
 			found, err := r.preflight(t.Context(), s, a)
 			if err != nil || len(found) != 2 || found[0].Reason != reason.Collision {
 				t.Errorf("findings %v, want a collision of each kind: %v", found, err)
@@ -205,10 +183,6 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{version}, configMap)
 	s.Cluster.Status.CurrentVersion = ""
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
-	v, err := s.load(version)
-	if err != nil {
-		t.Fatal(err)
-	}
 	unreadable := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 		return errors.New("read from the cache")
 	}}).Build()
@@ -223,10 +197,7 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 			if test.begun {
 				s.Cluster.Status.Versions[0].Phases = []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseComplete}}
 			}
-			a := attempt{scope: rollout, err: &permissionsError{version: version.Name}}
-			if a.plan, err = r.plans.of(v); err != nil {
-				t.Fatal(err)
-			}
+			a := attempt{plan: planOf(t, &r, s, version), scope: rollout, err: &permissionsError{version: version.Name}}
 			got := r.unpermitted(t.Context(), s, a).outcome()
 			if got.Reason != reason.ObjectsForbidden || !strings.Contains(got.Err.Error(), "is forbidden") || strings.Contains(got.Err.Error(), "objects already exist") != (test.want != "") || !strings.Contains(got.Err.Error(), test.want) {
 				t.Errorf("outcome %+v, want the missing permissions and %q", got, test.want)

@@ -96,30 +96,17 @@ type usage corev1.ResourceList
 
 // total returns the lasting need with the largest surge of a phase.
 func (n *need) total() usage {
-	out := usage(n.lasting.DeepCopy())
-	for name := range podResources(n.surge) {
-		var largest resource.Quantity
-		for _, surge := range n.surge {
-			if amount := surge[name]; amount.Cmp(largest) > 0 {
-				largest = amount
+	largest := corev1.ResourceList{}
+	for _, surge := range n.surge {
+		for name, amount := range surge {
+			if amount.Cmp(largest[name]) > 0 {
+				largest[name] = amount
 			}
 		}
-		sum := out[name]
-		sum.Add(largest)
-		out[name] = sum
 	}
-	return out
-}
-
-// podResources returns the names of the resources in surges.
-func podResources(surges map[string]corev1.ResourceList) map[corev1.ResourceName]bool {
-	names := map[corev1.ResourceName]bool{}
-	for _, surge := range surges {
-		for name := range surge {
-			names[name] = true
-		}
-	}
-	return names
+	out := n.lasting.DeepCopy()
+	add(out, largest, 1)
+	return usage(out)
 }
 
 // exceeded returns a finding for each resource of a quota of which less is left.

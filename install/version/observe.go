@@ -53,14 +53,14 @@ func (r *Reconciler) observe(ctx context.Context, state snapshot.Snapshot, files
 
 // observeConfig returns OpenShift's configuration objects that determine a version.
 func (r *Reconciler) observeConfig(ctx context.Context) (seen []v1alpha1.ObservedInput) {
-	for kind, object := range map[string]client.Object{
-		"Infrastructure": &configv1.Infrastructure{}, "FeatureGate": &configv1.FeatureGate{}, "APIServer": &configv1.APIServer{}, "Proxy": &configv1.Proxy{},
-	} {
-		if r.config(ctx, object) == nil { // also without the object: it can be created
-			seen = append(seen, v1alpha1.ObservedInput{Group: configv1.GroupName, Kind: kind, Name: configName, ResourceVersion: object.GetResourceVersion()})
+	for _, known := range []struct {
+		kind   string
+		object client.Object
+	}{{"APIServer", &configv1.APIServer{}}, {"FeatureGate", &configv1.FeatureGate{}}, {"Infrastructure", &configv1.Infrastructure{}}, {"Proxy", &configv1.Proxy{}}} {
+		if r.config(ctx, known.object) == nil { // also without the object: it can be created
+			seen = append(seen, v1alpha1.ObservedInput{Group: configv1.GroupName, Kind: known.kind, Name: configName, ResourceVersion: known.object.GetResourceVersion()})
 		}
 	}
-	slices.SortFunc(seen, func(a, b v1alpha1.ObservedInput) int { return strings.Compare(a.Kind, b.Kind) })
 	return seen
 }
 

@@ -51,11 +51,10 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	if short() {
 		return "", errShort
 	}
-	cache, err := os.UserCacheDir()
+	cache, err := cacheFolder("controlplane")
 	if err != nil {
-		return "", fmt.Errorf("finding the user's cache folder: %w", err)
+		return "", err
 	}
-	cache = filepath.Join(cache, "capi-installer", "controlplane")
 	if _, err := exec.LookPath("go"); err != nil {
 		return latestIn(cache)
 	}
@@ -63,11 +62,16 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b := builder{source: source, cache: cache, progress: progress}
-	if b.progress == nil {
-		b.progress = io.Discard
+	return newBuilder(source, cache, progress).build(ctx)
+}
+
+// cacheFolder returns a folder of this project in the user's cache folder.
+func cacheFolder(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache folder: %w", err)
 	}
-	return b.build(ctx)
+	return filepath.Join(cache, "capi-installer", name), nil
 }
 
 // latestIn returns the most recently used binary of a cache directory.
@@ -84,6 +88,14 @@ func latestIn(cache string) (string, error) {
 type builder struct {
 	source, cache string
 	progress      io.Writer
+}
+
+// newBuilder returns a builder; a nil progress discards the lines.
+func newBuilder(source, cache string, progress io.Writer) builder {
+	if progress == nil {
+		progress = io.Discard
+	}
+	return builder{source: source, cache: cache, progress: progress}
 }
 
 // build returns the binary of the source, and makes it the latest one.

@@ -24,14 +24,15 @@ const KubernetesEnv = "CONTROLPLANE_KUBERNETES"
 // BuildKubernetes compiles the API server, the controller manager and the scheduler of a minor of Kubernetes, such as 1.34, in
 // its newest patch version, and returns the path of the binary. It needs the go command; Build describes the times and progress.
 func BuildKubernetes(ctx context.Context, minor string, progress io.Writer) (string, error) {
-	cache, err := os.UserCacheDir()
+	sources, err := cacheFolder("kubernetes")
 	if err != nil {
-		return "", fmt.Errorf("finding the user's cache folder: %w", err)
+		return "", err
 	}
-	if progress == nil {
-		progress = io.Discard
+	cache, err := cacheFolder("controlplane")
+	if err != nil {
+		return "", err
 	}
-	b := builder{source: filepath.Join(cache, "capi-installer", "kubernetes", minor), cache: filepath.Join(cache, "capi-installer", "controlplane"), progress: progress}
+	b := newBuilder(filepath.Join(sources, minor), cache, progress)
 	if err := b.writeKubernetes(ctx, minor); err != nil {
 		return "", fmt.Errorf("writing the module of Kubernetes %s: %w", minor, err)
 	}

@@ -365,35 +365,20 @@ func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	mount := filepath.Join(t.TempDir(), "mount")
 	h.ImagesJSON = filepath.Join(mount, "images.json")
 	h.must(os.MkdirAll(mount, 0o755))
-	swap(h, mount, "1", "4.22.0", string(first))
-	h.must(os.Symlink("..data/images.json", h.ImagesJSON))
-	h.must(os.Symlink("..data/release-version", filepath.Join(mount, "release-version")))
+	change := func(release string, images []byte) {
+		h.must(project(mount, map[string]string{"images.json": string(images), "release-version": release}))
+	}
+	change("4.22.0", first)
 	h.start("4.22.0").settle("4.22.0-1", h)
 	second, err := json.Marshal(h.imagesOf(core("v2.0.0"), aws("v2.0.0")))
 	h.must(err)
-	swap(h, mount, "2", "4.22.0", string(second))
+	change("4.22.0", second)
 	h.settled("4.22.0-2")
-	swap(h, mount, "3", "4.23.0", string(first))
+	change("4.23.0", first)
 	h.reports("VersionDegraded", "ReleaseMismatch", "4.23.0")
-	swap(h, mount, "4", "4.22.0", string(second))
+	change("4.22.0", second)
 	h.settled("4.22.0-2")
 	h.ImagesJSON = filepath.Join(t.TempDir(), "images.json")
-}
-
-// swap changes a mounted ConfigMap as the kubelet does: it creates a new directory and a symlink that is renamed over
-// the previous one.
-func swap(h *harness, mount, generation, release, images string) {
-	h.Helper()
-	dir := filepath.Join(mount, ".."+generation)
-	h.must(os.MkdirAll(dir, 0o755))
-	h.must(os.WriteFile(filepath.Join(dir, "images.json"), []byte(images), 0o600))
-	h.must(os.WriteFile(filepath.Join(dir, "release-version"), []byte(release), 0o600))
-	before, _ := os.Readlink(filepath.Join(mount, "..data")) // the first call finds none
-	h.must(os.Symlink(".."+generation, filepath.Join(mount, "..data_tmp")))
-	h.must(os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")))
-	if before != "" {
-		h.must(os.RemoveAll(filepath.Join(mount, before)))
-	}
 }
 
 func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {

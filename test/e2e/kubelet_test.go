@@ -6,9 +6,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -128,7 +129,7 @@ func (k *kubelet) run(pod corev1.Pod) *installation.Process {
 	return p
 }
 
-// mount updates the mounted ConfigMap some time after its change: a new folder, and a link to it that is replaced.
+// mount updates the mounted ConfigMap some time after its change.
 func (k *kubelet) mount(ctx context.Context) {
 	object := &corev1.ConfigMap{}
 	if err := k.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: releaseConfigMap}, object); err != nil {
@@ -145,23 +146,33 @@ func (k *kubelet) mount(ctx context.Context) {
 		return
 	}
 	k.changed, k.mounted = time.Time{}, object.Data
-	data, err := os.MkdirTemp(k.folder, "..data_")
-	for name, content := range object.Data {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(data, name), []byte(content), 0o600)
-		}
-		if first && err == nil {
-			err = os.Symlink(filepath.Join("..data", name), filepath.Join(k.folder, name))
-		}
-	}
-	link := filepath.Join(k.folder, "..data_tmp")
-	if err == nil {
-		err = os.Symlink(filepath.Base(data), link)
-	}
-	if err == nil {
-		err = os.Rename(link, filepath.Join(k.folder, "..data"))
-	}
-	if err != nil && !strings.Contains(err.Error(), "no such file") {
+	if err := project(k.folder, object.Data); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		k.Errorf("mounting the ConfigMap: %v", err)
 	}
 }
+
+// project changes a mounted ConfigMap as the kubelet does: it creates a new folder, and a link to it that is renamed over the link to the
+// previous one.
+func project(mount string, data map[string]string) error {
+	before, _ := os.Readlink(filepath.Join(mount, dataLink)) // the first call finds none
+	folder, err := os.MkdirTemp(mount, "..data-")
+	if err != nil {
+		return err
+	}
+	for name, content := range data {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+		if err := os.Symlink(filepath.Join(dataLink, name), filepath.Join(mount, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	next := filepath.Join(mount, "..data_tmp")
+	if err := errors.Join(os.Symlink(filepath.Base(folder), next), os.Rename(next, filepath.Join(mount, dataLink))); err != nil || before == "" {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(mount, before))
+}
+
+// dataLink is the link to the present folder.
+const dataLink = "..data"

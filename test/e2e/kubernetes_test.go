@@ -111,21 +111,12 @@ func (k *kubernetes) run(more ...string) *process {
 	return p
 }
 
-// project writes the ConfigMap with the images into its mount, as the kubelet does: a link to a folder is replaced by another one.
+// project writes the ConfigMap with the images into its mount.
 func (k *kubernetes) project() *corev1.ConfigMap {
 	k.Helper()
 	configMap := &corev1.ConfigMap{}
 	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "cluster-api-installer-images"}, configMap))
-	folder, err := os.MkdirTemp(k.mount, "..data-")
-	k.must(err)
-	for name, content := range configMap.Data {
-		k.must(os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(k.mount, name)); !os.IsExist(err) {
-			k.must(err)
-		}
-	}
-	k.must(os.Symlink(filepath.Base(folder), filepath.Join(k.mount, "..next")))
-	k.must(os.Rename(filepath.Join(k.mount, "..next"), filepath.Join(k.mount, "..data")))
+	k.must(project(k.mount, configMap.Data))
 	return configMap
 }
 
