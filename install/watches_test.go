@@ -42,7 +42,7 @@ var watched = []struct {
 	}, nil},
 	{"the policy for transport ConfigMaps changes", func(h *harness, _ *testing.T) { h.note(policyKind, "", version.TransportPolicyName) }, []string{"version"}},
 	{"its binding is deleted", func(h *harness, _ *testing.T) { h.deleteBinding(version.TransportPolicyName) }, []string{"version"}},
-	{"the platform object changes, and the status records it", func(h *harness, _ *testing.T) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"installer", "official-clusterapi", "version"}},
+	{"the platform object changes, and the status records it", func(h *harness, _ *testing.T) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"official-clusterapi", "version"}},
 	{"an ImageDigestMirrorSet is created", func(h *harness, test *testing.T) {
 		h.create(test, "config.openshift.io/v1/ImageDigestMirrorSet", "", "watched", nil, map[string]any{})
 	}, []string{"version"}},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -53,10 +52,13 @@ type Reporter struct {
 	writing  sync.Mutex
 	operator knownOperator
 	cluster  *v1alpha1.ClusterAPI // as it was last written; nil if it was not
-	version  atomic.Value         // its resource version, a string
 	written  time.Time            // time of the last write
-	took     time.Duration        // duration of the last write, including the ClusterOperator
-	events   struct {
+	last     struct {
+		sync.Mutex
+		version string // resource version of the object as it was last written
+	}
+	took   time.Duration // duration of the last write, including the ClusterOperator
+	events struct {
 		once sync.Once
 		eventWriter
 	}
@@ -209,9 +211,8 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 			return nil
 		}
 		r.took = 0
-		if err = r.write(ctx, cluster); err == nil {
+		if err = r.writeLast(ctx, cluster); err == nil {
 			r.cluster, r.written = cluster.DeepCopy(), r.now()
-			r.version.Store(cluster.ResourceVersion)
 		}
 		return err
 	})
@@ -242,10 +243,23 @@ func (r *Reporter) maskStatus(s *v1alpha1.ClusterAPIStatus) {
 	}
 }
 
+// writeLast writes the status. The event about a write can arrive before its response, so LastWritten waits for it.
+func (r *Reporter) writeLast(ctx context.Context, cluster *v1alpha1.ClusterAPI) error {
+	r.last.Lock()
+	defer r.last.Unlock()
+	err := r.write(ctx, cluster)
+	if err == nil {
+		r.last.version = cluster.ResourceVersion
+	}
+	return err
+}
+
 // LastWritten reports whether an object is the ClusterAPI object as this Reporter has last
-// written it.
+// written it. It waits for the end of a write.
 func (r *Reporter) LastWritten(cluster client.Object) bool {
-	return r.version.Load() == cluster.GetResourceVersion()
+	r.last.Lock()
+	defer r.last.Unlock()
+	return r.last.version == cluster.GetResourceVersion()
 }
 
 // latest returns a copy of the object read, or of the object written if that is newer: the
