@@ -6,9 +6,12 @@ import (
 	"context"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -20,7 +23,9 @@ import (
 // to exist before.
 //
 // A ConfigMap records the creation. A user who deletes the ClusterAPI object
-// uninstalls everything, and a restart of the installer must not undo that.
+// uninstalls everything, and a restart of the installer must not undo that. The
+// service account of the installer owns the record: who deletes both uninstalls the
+// installer, and a new installation is a first start again.
 type creator struct {
 	client client.Client
 	live   client.Reader
@@ -34,10 +39,22 @@ func (c *creator) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable.
 func (c *creator) Start(ctx context.Context) error {
+	owners, err := c.owners(ctx)
+	if err != nil {
+		return err
+	}
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: recordName}}
-	err := c.live.Get(ctx, client.ObjectKeyFromObject(record), record)
-	if !apierrors.IsNotFound(err) {
+	switch err := c.live.Get(ctx, client.ObjectKeyFromObject(record), record); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
 		return wrapped(err, "reading", record)
+	case !ofFormerInstallation(record, owners):
+		return nil
+	default: // the garbage collector has not deleted it yet
+		err := c.client.Delete(ctx, record, client.Preconditions{UID: &record.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return wrapped(err, "deleting", record)
+		}
 	}
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
 	switch err := c.client.Create(ctx, cluster); {
@@ -46,8 +63,30 @@ func (c *creator) Start(ctx context.Context) error {
 	case !apierrors.IsAlreadyExists(err):
 		return wrapped(err, "creating", cluster)
 	}
-	record.Data = map[string]string{"clusterapi": v1alpha1.ClusterAPIName}
+	record = &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: record.Namespace, Name: record.Name, OwnerReferences: owners},
+		Data:       map[string]string{"clusterapi": v1alpha1.ClusterAPIName},
+	}
 	return wrapped(client.IgnoreAlreadyExists(c.client.Create(ctx, record)), "creating", record)
+}
+
+// owners returns a reference to the service account of this process. There is none if it has another kind of user.
+func (c *creator) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.client.Create(ctx, review); err != nil {
+		return nil, fmt.Errorf("asking for the user of the installer: %w", err)
+	}
+	user := review.Status.UserInfo
+	namespace, name, err := serviceaccount.SplitUsername(user.Username)
+	if err != nil || namespace != v1alpha1.OperatorNamespace || user.UID == "" {
+		return nil, nil //nolint:nilerr // another kind of user
+	}
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: name, UID: types.UID(user.UID)}}, nil
+}
+
+// ofFormerInstallation reports whether the record belongs to an installation that was uninstalled: its service account was another one.
+func ofFormerInstallation(record *corev1.ConfigMap, owners []metav1.OwnerReference) bool {
+	return len(record.OwnerReferences) > 0 && len(owners) > 0 && record.OwnerReferences[0].UID != owners[0].UID
 }
 
 func wrapped(err error, verb string, object client.Object) error {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -16,46 +18,72 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// A user who deletes the ClusterAPI object uninstalls everything; no later start creates it again.
+// A user who deletes the ClusterAPI object uninstalls everything; no later start of the same installation creates it again.
 func TestCreator_CreatesOnce(t *testing.T) {
+	account := "system:serviceaccount:" + v1alpha1.OperatorNamespace + ":installer"
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: recordName}}
+	recordOf := func(uid types.UID) *corev1.ConfigMap {
+		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: recordName, UID: "record"}}
+		if uid != "" {
+			record.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "installer", UID: uid}}
+		}
+		return record
+	}
 	for name, test := range map[string]struct {
-		existing                 []client.Object
-		unreadable               bool
-		failed, created, written bool // Start fails; the objects exist after it
+		user            string // its UID is "a"
+		existing        client.Object
+		failedRead      bool
+		failed, created bool      // Start fails; the ClusterAPI object exists after it
+		owner           types.UID // of the record after it
+		written         bool      // the record exists after it
 	}{
-		"the first start":                   {nil, false, false, true, true},
-		"a start after the object is gone":  {[]client.Object{record}, false, false, false, true},
-		"a start after an interrupted one":  {[]client.Object{cluster}, false, false, true, true},
-		"a start without the record's read": {nil, true, true, false, false},
+		"the first start":                            {user: account, created: true, owner: "a", written: true},
+		"a start after the object is gone":           {user: account, existing: recordOf("a"), owner: "a", written: true},
+		"a start after an interrupted one":           {user: account, existing: cluster, created: true, owner: "a", written: true},
+		"a start after the uninstall":                {user: account, existing: recordOf("b"), created: true, owner: "a", written: true},
+		"a start with a record without owner":        {user: account, existing: recordOf(""), written: true},
+		"a start with failed read":                   {user: account, failedRead: true, failed: true},
+		"a start with the record of another user":    {user: "admin", existing: recordOf("a"), owner: "a", written: true},
+		"the first start of a user":                  {user: "admin", created: true, written: true},
+		"the first start of another service account": {user: "system:serviceaccount:other:installer", created: true, written: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme, err := Scheme()
 			if err != nil {
 				t.Fatal(err)
 			}
-			var existing []client.Object
-			for _, object := range test.existing {
-				existing = append(existing, object.DeepCopyObject().(client.Object))
+			builder := fake.NewClientBuilder().WithScheme(scheme)
+			if test.existing != nil {
+				builder.WithObjects(test.existing.DeepCopyObject().(client.Object))
 			}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(existing...).Build()
-			live := interceptor.NewClient(api, interceptor.Funcs{
+			api := interceptor.NewClient(builder.Build(), interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+						review.Status.UserInfo = authenticationv1.UserInfo{Username: test.user, UID: "a"}
+						return nil
+					}
+					return c.Create(ctx, o, options...)
+				},
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-					if test.unreadable {
+					if test.failedRead {
 						return apierrors.NewServiceUnavailable("down")
 					}
 					return c.Get(ctx, key, o, options...)
 				},
 			})
-			if err := (&creator{client: api, live: live}).Start(t.Context()); (err != nil) != test.failed {
+			if err := (&creator{client: api, live: api}).Start(t.Context()); (err != nil) != test.failed {
 				t.Fatalf("error is %v, want one: %t", err, test.failed)
 			}
-			for object, want := range map[client.Object]bool{cluster: test.created, record: test.written} {
-				err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+			test.failedRead = false
+			record := recordOf("")
+			for object, want := range map[client.Object]bool{cluster.DeepCopy(): test.created, record: test.written} {
+				err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 				if exists := !apierrors.IsNotFound(err); exists != want {
 					t.Errorf("%T exists: %t, want %t", object, exists, want)
 				}
+			}
+			if owners := record.OwnerReferences; (test.owner != "") != (len(owners) == 1) || len(owners) == 1 && owners[0].UID != test.owner {
+				t.Errorf("owners of the record: %v, want %q", owners, test.owner)
 			}
 		})
 	}

@@ -173,9 +173,17 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	if _, err := k.clusterAPI(); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("ClusterAPI is recreated after the uninstallation: %v", err)
 	}
-	p.terminate()
 	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
+	p.end() // without permissions, it could not release its lease
 	k.compareSeeds(shared)
+
+	k.kubectl("apply", "-k", k.folder)
+	k.run()
+	k.within(time.Minute, "a new installation creates ClusterAPI", func() error {
+		_, err := k.clusterAPI()
+		return err
+	})
+	k.settled("1.2.0-1")
 }
 
 // certified is the manifest of a Service with a serving certificate.

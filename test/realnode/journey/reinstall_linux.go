@@ -51,9 +51,6 @@ func (j *Journey) reinstall(ctx context.Context) error {
 	}
 	j.Report("uninstalled: no manager runs, and %d objects of Cluster API still exist", len(now))
 	began := time.Now()
-	if _, err := j.kubectl(ctx, "delete", "configmap", "capi-installer-first-start", "--namespace", j.operatorNamespace); err != nil {
-		return err
-	}
 	if err := j.applyOperator(ctx); err != nil {
 		return err
 	}
