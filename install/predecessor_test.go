@@ -236,7 +236,7 @@ func TestPredecessor_PartialRevisionInCondition(t *testing.T) {
 
 	h.release(providers[0], aws(configMap("settings", "1"), stuck("waiting")))
 	h.start("4.22.0")
-	h.reports("InstallerProgressing", "RollingOut", "waiting for Deployment "+namespace+"/waiting; adopted 4 object(s) of cluster-capi-operator, "+
+	h.reports("InstallerProgressing", "RollingOut", "waiting for Deployment "+namespace+"/waiting", "; adopted 4 object(s) of cluster-capi-operator, "+
 		"which has installed revision 2 partially: 3 of revision 1")
 	h.release(providers...)
 	h.settled("4.22.0-4")
