@@ -79,8 +79,8 @@ test-others: # A module that fails does not stop the others. Packages in reverse
 # The node lives in network, mount and process namespaces. test/realnode names what is missing, and exits with 1.
 TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
 .PHONY: test-cluster
-test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2)
-	$(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode/...
+test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2); SHORT=1 omits the long steps
+	$(TEST_CLUSTER) -p 1 -timeout 30m $(if $(SHORT),-short) ./test/realnode/...
 
 VERSIONS ?= 1.30 1.34 1.37
 # Installation, upgrade, drift and uninstall with the shipped manifests and the program, and the admission policies.

@@ -46,7 +46,7 @@ func TestPreflight_NamesAllAndContinues(t *testing.T) {
 
 	h.release(core(configMap("settings", "2")), awsWith(otherSelector(), configMap("theirs", "ours")))
 	command := "kubectl delete deployment.apps capa -n " + namespace
-	h.reports("InstallerDegraded", "Collision", "ConfigMap "+namespace+"/theirs (no owner)", "phase cluster-api-provider-aws: Deployment "+namespace+"/capa", "spec.selector", command)
+	h.reports("InstallerDegraded", "Collision", "no owner: ConfigMap "+namespace+"/theirs", "phase cluster-api-provider-aws: Deployment "+namespace+"/capa", "spec.selector", command)
 	if value := h.value(); value != "1" {
 		t.Errorf("an object of the first phase was written: %q", value)
 	}

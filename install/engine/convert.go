@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -162,7 +163,7 @@ func (o Owners) ownerIn(result machinery.ObjectResult) Owner {
 // incompleteReason returns the reason why an object is not ready.
 func incompleteReason(o Object, messages []string) string {
 	if o.Action == Collision {
-		return "exists and is not managed by the installer" + o.ownedBy()
+		return "exists and is not managed by the installer (" + o.Collides().Owner + ")"
 	}
 	if failed := strings.Join(messages, ", "); failed != "" {
 		return failed
@@ -170,16 +171,13 @@ func incompleteReason(o Object, messages []string) string {
 	return string(o.Action)
 }
 
-// ownedBy names the owner of a colliding object in parentheses.
-func (o Object) ownedBy() string {
-	if o.Owner == (Owner{}) {
-		return " (no owner)"
+// Collides describes an object with action Collision.
+func (o Object) Collides() collision.Object {
+	if o.Owner != (Owner{}) {
+		return collision.Object{Identity: o.Identity, Owner: "owned by " + o.Owner.String()}
 	}
-	return " (owned by " + o.Owner.String() + ")"
+	return collision.Object{Identity: o.Identity, Owner: collision.OwnerOf(o.Actual)}
 }
-
-// Owned names the object and the owner of a collision.
-func (o Object) Owned() string { return o.String() + o.ownedBy() }
 
 func rejectionOf(invalid *validation.PhaseValidationError) *Rejection {
 	out := &Rejection{Phase: invalid.PhaseName, Err: invalid.PhaseError}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
@@ -127,16 +128,16 @@ func (a attempt) accepted() string {
 // an error it leaves out objects that may be adopted: the error may be transient and have
 // prevented their adoption.
 func (a attempt) collisions() string {
-	var found []string
+	var found []collision.Object
 	for _, o := range a.result.Collisions() {
 		if a.err == nil || !adoption.Possible(o, a.former) {
-			found = append(found, o.Owned())
+			found = append(found, o.Collides())
 		}
 	}
 	if found == nil {
 		return ""
 	}
-	return "objects already exist and are not managed by the installer: " + strings.Join(found, ", ")
+	return collision.Message(found)
 }
 
 // rollout describes the progress of the first incomplete phase.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/install/compatibility"
@@ -30,7 +31,7 @@ func reference(name string) engine.Reference {
 	return engine.Reference{Identity: object.Identity{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Name: name}, APIVersion: "v1"}
 }
 
-// ready, waiting and collision are the results of objects.
+// ready, waiting and colliding are the results of objects.
 func ready(name string) engine.Object {
 	return engine.Object{Reference: reference(name), Action: engine.Idle, Ready: true, Available: true}
 }
@@ -39,8 +40,8 @@ func waiting(name, why string) engine.Object {
 	return engine.Object{Reference: reference(name), Action: engine.Idle, Reason: why}
 }
 
-func collision(name string, adoptable bool) engine.Object {
-	return engine.Object{Reference: reference(name), Action: engine.Collision, Adoptable: adoptable, Blocked: true}
+func colliding(name string, adoptable bool) engine.Object {
+	return engine.Object{Reference: reference(name), Action: engine.Collision, Adoptable: adoptable, Blocked: true, Actual: &unstructured.Unstructured{}}
 }
 
 // phase returns the result of a phase.
@@ -66,7 +67,7 @@ func TestOutcome_Precedence(t *testing.T) {
 	failed, waits := errors.New("timeout"), phase("core", ready("old"), waiting("new", "not ready"))
 	absent := rejected(object.CompatibilityRequirement, &meta.NoKindMatchError{})
 	forbidden := rejected(schema.GroupKind{Kind: "Secret"}, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("quota")))
-	theirs, ours := phase("core", collision("theirs", false)), phase("core", collision("ours", true))
+	theirs, ours := phase("core", colliding("theirs", false)), phase("core", colliding("ours", true))
 	for name, test := range map[string]struct {
 		attempt attempt
 		want    reason.Reason
@@ -81,7 +82,7 @@ func TestOutcome_Precedence(t *testing.T) {
 		"a rejection behind a forbidden phase": {attempt{result: result(forbidden, rejected(schema.GroupKind{}, errors.New("invalid")))}, reason.ObjectsRefused, "invalid"},
 		"an incompatible CRD and a collision":  {attempt{result: result(theirs), verdicts: incompatible, err: failed}, reason.Incompatible, "CustomResourceDefinition machines.x.io (checked by OpenShift): RequirementsNotMet: field x"},
 		"a CRD that is not adopted":            {attempt{result: result(theirs), refused: []string{"CRD x is not adopted"}, err: failed}, reason.Incompatible, "CRD x is not adopted"},
-		"a collision and an error":             {attempt{result: result(theirs), err: failed}, reason.Collision, "ConfigMap theirs (no owner)"},
+		"a collision and an error":             {attempt{result: result(theirs), err: failed}, reason.Collision, "no owner: ConfigMap theirs"},
 		"an adoptable collision and an error":  {attempt{result: result(ours), err: failed}, reason.ApplyFailed, "timeout"},
 		"an adoptable collision and no error":  {attempt{result: result(ours)}, reason.Collision, "ConfigMap ours"},
 		"an error after the deadline":          {attempt{result: result(waits), err: failed, late: true}, reason.ApplyFailed, "installing version 4.22.0-1: timeout"},

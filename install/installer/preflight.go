@@ -154,7 +154,7 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(like.GroupVersionKind())
 	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
-	if o.cache != nil {
+	if o.cache != nil && object.GroupKind(like) != object.Secret { // it would watch all Secrets
 		err = o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
 	if apierrors.IsNotFound(err) {
@@ -215,7 +215,7 @@ func (a attempt) blocked() status.Outcome {
 func (a attempt) describe(why reason.Reason, messages []string) string {
 	switch why {
 	case reason.Collision:
-		return "objects already exist and are not managed by the installer: " + strings.Join(messages, ", ")
+		return strings.Join(messages, "; ")
 	case reason.RiskNotAccepted:
 		return "version " + a.plan.name + " has risks: " + strings.Join(messages, "; ") + "; to accept: " + a.acceptance()
 	default:

@@ -16,10 +16,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -87,17 +87,24 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 			}
 		}
 	}
-	judge := func(one judged) judged { return release.judge(ctx, cluster, one) }
+	judge := func(one judged) judged { return release.judge(ctx, cluster, one).certificate(ctx, cluster) }
 	// CRDs are judged one at a time, because their schemas take much memory.
 	all := slices.Concat(parallel.MapLimit(crds, 1, judge), parallel.MapLimit(others, concurrency, judge))
 	found := release.versions()
 	var errs []error
+	var collisions []collision.Object
 	notes := map[string]int{}
 	for _, one := range all {
+		if one.collides != nil {
+			collisions = append(collisions, *one.collides)
+		}
 		found, errs = append(found, one.findings...), append(errs, one.err)
 		for _, note := range one.notes {
 			notes[note]++
 		}
+	}
+	if collisions != nil {
+		found = append(found, Finding{Reason: reason.Collision, Message: collision.Message(collisions)})
 	}
 	exceeded, err := quotas(ctx, cluster, all)
 	found, errs = append(found, exceeded...), append(errs, err)
@@ -136,6 +143,8 @@ type judged struct {
 	phase    string
 	desired  *unstructured.Unstructured
 	findings []Finding
+	// collides describes an object of another owner; nil for any other.
+	collides *collision.Object
 	// missing is set if the object does not exist, and rolls if it is a Deployment that gets new pods.
 	missing, rolls bool
 	// notes are predicates of a CRD.
@@ -163,7 +172,7 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 	}
 	switch action := predecessor.ActionFor(one.desired, actual); {
 	case action == predecessor.Collide && !v1alpha1.AllowsAdoption(one.desired.GetAnnotations()) && (r.Adoptable == nil || !r.Adoptable(actual)):
-		return one.reject(reason.Collision, object.Describe(one.desired)+ownerOf(actual))
+		one.collides = &collision.Object{Identity: object.IdentityOf(one.desired), Owner: collision.OwnerOf(actual)}
 	case object.IsCRD(one.desired):
 		return r.judgeCRD(ctx, cluster, one, actual)
 	case action == predecessor.Change || action == predecessor.AdoptAndChange:
@@ -173,14 +182,6 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 		}
 	}
 	return one
-}
-
-// ownerOf names the owner of an object in parentheses.
-func ownerOf(obj *unstructured.Unstructured) string {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-		return " (owned by " + owner.Kind + " " + owner.Name + ")"
-	}
-	return " (no owner)"
 }
 
 // counted returns a note for each predicate, with the number of CRDs.

@@ -86,9 +86,8 @@ var table = []Entry{
 		Meaning: "An unmanaged CRD, or a CRD that the installer should manage again, is incompatible with a provider. The message describes the difference, and names the checker: OpenShift's CRD compatibility checker or, where the cluster does not have it, the installer. The installed version stays in place, and the rollout continues once the CRD is compatible.",
 		Step:    "update the CRD; or, to have the installer replace it, remove it from `spec.unmanagedCRDs` and annotate it with `" + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways + "`"},
 	{Reason: Collision, Subject: Installer, Severity: Terminal, Recheck: recheck,
-		Meaning: "An object already exists and has another owner. It is not modified.",
-		Step: "to have the installer adopt an object, annotate it with `" + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways +
-			"`; to leave a CRD to its owner, add it to `spec.unmanagedCRDs`; delete an object that is not needed"},
+		Meaning: "Objects already exist and have other owners. They are not modified. The message names each with its owner: an object, the tool that marked it, or the field managers that wrote it.",
+		Step:    "to have the installer adopt the objects, run the commands in the message; to leave a CRD to its owner, add it to `spec.unmanagedCRDs`; delete an object that is not needed"},
 	{Reason: RiskNotAccepted, Subject: Installer, Severity: Terminal, Recheck: recheck,
 		Meaning: "The release has a risk that an administrator must accept. No object of it was written, and the installed version stays. `BreakingCRDChange`: a CRD with instances changes so that instances are rejected or lose values. `ExceededQuota`: the release needs more objects, pods or resources than a quota of its namespace has left; a larger quota is the other way. `SkippedVersions`: the upgrade of a provider of Cluster API skips more than three minor versions. `UnsupportedContract`: a provider implements no contract that the core provider supports. `capi-manifests plan --against` shows the same risks before.",
 		Step:    "install a release in between, or another provider; or accept the risk with the command in the message"},

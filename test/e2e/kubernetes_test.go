@@ -154,7 +154,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.project() // without a restart
 	k.settled("1.2.0-3")
 
-	uninstall := k.commands("### Uninstall")
+	uninstall := k.commands("docs/install.md", "### Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {
 		k.kubectl(command...)
 	}
@@ -300,12 +300,12 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 
 // commands returns the arguments of the kubectl commands in the first block of
 // docs/install.md after a phrase.
-func (k *kubernetes) commands(phrase string) (commands [][]string) {
+func (k *kubernetes) commands(page, phrase string) (commands [][]string) {
 	k.Helper()
-	for _, line := range documented(k.T, "docs/install.md", phrase) {
-		words := strings.Fields(line)
+	for _, line := range documented(k.T, page, phrase) {
+		words := strings.Fields(strings.ReplaceAll(line, "'", ""))
 		if len(words) < 2 || words[0] != "kubectl" {
-			k.Fatalf("docs/install.md, after %q: not a kubectl command: %q", phrase, line)
+			k.Fatalf("%s, after %q: not a kubectl command: %q", page, phrase, line)
 		}
 		for i, word := range words {
 			if word == "." {

@@ -472,7 +472,7 @@ func (h *hooked) uninstallInOrder() {
 	h.must(err)
 	configs := deletions(h, watching, config)
 	deployments := deletions(h, watching, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}})
-	uninstall := h.commands("### Uninstall")
+	uninstall := h.commands("docs/install.md", "### Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {
 		h.kubectl(command...)
 	}

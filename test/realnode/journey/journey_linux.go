@@ -43,6 +43,8 @@ type Step struct {
 	// Title is a sentence for the screen, Name a name for a test.
 	Title, Name string
 	Run         func(context.Context) error
+	// Long is set for a step that the others do not need and that takes minutes. The demonstration and go test -short omit it.
+	Long bool
 }
 
 // Start starts the node of a journey, in the namespaces of this process and the folder of Prepare. The caller must call
@@ -75,19 +77,19 @@ func (j *Journey) Stop() error { return j.node.Stop() }
 // Steps returns the steps in order.
 func (j *Journey) Steps() []Step {
 	return []Step{
-		{"Packing the providers into images and pushing them", "Release", j.firstRelease},
-		{"Installing the operator with kubectl apply -k", "Operator", j.installOperator},
-		{"Creating a Cluster with a topology of 3 + 5 Machines", "Cluster", j.createCluster},
-		{"Upgrading all providers under it, with a client that calls webhooks ten times a second", "Upgrade", j.upgrade},
-		{"Killing the operator, and restarting the node", "Restarts", j.restarts},
-		{"Stopping kubelet in the middle of a rollout", "KubeletStopped", j.kubeletStopped},
-		{"A release whose image the node cannot pull", "PullFails", j.pullFails},
-		{"A release whose manager crashes", "ManagerCrashes", j.managerCrashes},
-		{"A release whose pod is not admitted", "PodNotAdmitted", j.podNotAdmitted},
-		{"A user scales a manager to zero", "Drift", j.drift},
-		{"A backup with clusterctl move", "Backup", j.backup},
-		{"Uninstalling while the Machines exist, and installing again", "Reinstallation", j.reinstall},
-		{"Deleting the Cluster, and installing sixteen providers", "Sixteen", j.sixteen},
+		{Title: "Packing the providers into images and pushing them", Name: "Release", Run: j.firstRelease},
+		{Title: "Installing the operator with kubectl apply -k", Name: "Operator", Run: j.installOperator},
+		{Title: "Creating a Cluster with a topology of 3 + 5 Machines", Name: "Cluster", Run: j.createCluster},
+		{Title: "Upgrading all providers under it, with a client that calls webhooks ten times a second", Name: "Upgrade", Run: j.upgrade},
+		{Title: "Killing the operator, and restarting the node", Name: "Restarts", Run: j.restarts},
+		{Title: "Stopping kubelet in the middle of a rollout", Name: "KubeletStopped", Run: j.kubeletStopped, Long: true},
+		{Title: "A release whose image the node cannot pull", Name: "PullFails", Run: j.pullFails},
+		{Title: "A release whose manager crashes", Name: "ManagerCrashes", Run: j.managerCrashes, Long: true},
+		{Title: "A release whose pod is not admitted", Name: "PodNotAdmitted", Run: j.podNotAdmitted, Long: true},
+		{Title: "A user scales a manager to zero", Name: "Drift", Run: j.drift},
+		{Title: "A backup with clusterctl move", Name: "Backup", Run: j.backup},
+		{Title: "Uninstalling while the Machines exist, and installing again", Name: "Reinstallation", Run: j.reinstall},
+		{Title: "Deleting the Cluster, and installing sixteen providers", Name: "Sixteen", Run: j.sixteen, Long: true},
 	}
 }
 

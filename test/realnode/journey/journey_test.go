@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestJourney runs all steps. A step needs the result of the steps before it.
+// TestJourney runs all steps, except the long ones with go test -short. A step needs the result of the steps before it.
 func TestJourney(t *testing.T) {
 	began := time.Now()
 	report := func(format string, arguments ...any) {
@@ -48,6 +48,9 @@ func TestJourney(t *testing.T) {
 		}
 	}()
 	for _, step := range j.Steps() {
+		if testing.Short() && step.Long {
+			continue
+		}
 		passed := t.Run(step.Name, func(t *testing.T) {
 			fmt.Println(step.Title)
 			if err := step.Run(t.Context()); err != nil {

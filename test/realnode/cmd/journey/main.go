@@ -48,6 +48,9 @@ func run(dir string) error {
 		return err
 	}
 	for _, step := range j.Steps() {
+		if step.Long {
+			continue
+		}
 		fmt.Printf("\n%6.1fs  %s\n", time.Since(began).Seconds(), step.Title)
 		if err := step.Run(ctx); err != nil {
 			return errors.Join(err, j.Stop())
