@@ -58,7 +58,7 @@ func OwnerOf(o client.Object) string {
 	return strings.Join(found, ", ")
 }
 
-// ofKubernetes are field managers that write objects of anybody.
+// ofKubernetes are field managers of controllers that write objects of all users.
 var ofKubernetes = []string{"clusterrole-aggregation-controller", "kube-apiserver", "kube-controller-manager"}
 
 // writersOf returns the field managers of an object, except Kubernetes' own and those that only write the status.
