@@ -60,6 +60,11 @@ func TestPlan_EqualsTheInstallation(t *testing.T) {
 	if diff := cmp.Diff(planned, made); diff != "" {
 		t.Errorf("the installation differs from the plan (-planned +made):\n%s", diff)
 	}
+	for action, names := range h.planned("4.22.0") { // of objects that the installer has updated
+		if action != "keep" {
+			t.Errorf("the plan of the installed release: %s %v", action, names)
+		}
+	}
 	if len(made["remove"]) == 0 || len(made["create"]) == 0 || len(made["change"]) == 0 || len(made["keep"]) == 0 {
 		t.Errorf("an action is missing: %v", made)
 	}
@@ -73,13 +78,16 @@ func (h *harness) planned(release string) map[string][]string {
 		"plan", "--images-json", h.ImagesJSON, "--platform", "AWS", "--release-version", release, "--against", h.Cluster.Kubeconfig, "-o", "json",
 	}, strings.NewReader(""), &stdout, &stderr)
 	var report struct {
-		Cluster []struct{ Action, Object string }
+		Cluster []struct{ Action, Object, Message string }
 	}
 	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
 		h.Fatalf("%v\n%s", err, stderr.String())
 	}
 	out := map[string][]string{}
 	for _, action := range report.Cluster {
+		if action.Action == "reject" {
+			h.Logf("%s is rejected: %s", action.Object, action.Message)
+		}
 		out[action.Action] = append(out[action.Action], action.Object)
 	}
 	for _, names := range out {

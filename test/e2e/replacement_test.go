@@ -157,5 +157,5 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 		}
 		h.must(client.IgnoreNotFound(h.Delete(h.Context(), object)))
 	}
-	h.shell("kubectl delete deployment capi-installer -n openshift-cluster-api-operator")
+	h.shell("kubectl delete deployment capi-installer -n openshift-cluster-api-operator", "kubectl delete configmap only-theirs -n openshift-cluster-api")
 }

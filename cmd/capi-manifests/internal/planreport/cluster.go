@@ -122,6 +122,24 @@ func actions(ctx context.Context, cluster *apiserver.Cluster, stored map[string]
 	return append(all, left...), err
 }
 
+// withBookkeeping returns the desired object with the owner that the actual object has: the admission policies reject its removal also in
+// a dry run.
+func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.Unstructured {
+	if actual == nil {
+		return desired
+	}
+	out := desired.DeepCopy()
+	for _, key := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation} {
+		if value, has := actual.GetAnnotations()[key]; has {
+			_ = unstructured.SetNestedField(out.Object, value, "metadata", "annotations", key)
+		}
+	}
+	if actual.GetLabels()[predecessor.ManagedByLabel] == v1alpha1.Prefix {
+		_ = unstructured.SetNestedField(out.Object, v1alpha1.Prefix, "metadata", "labels", predecessor.ManagedByLabel)
+	}
+	return out
+}
+
 // preview returns the action on an object of the release. Without a dry run, because this user lacks the permission, its fields are compared.
 func preview(ctx context.Context, cluster *apiserver.Cluster, desired *unstructured.Unstructured) (Action, error) {
 	actual, err := cluster.Read(ctx, desired)
@@ -132,7 +150,7 @@ func preview(ctx context.Context, cluster *apiserver.Cluster, desired *unstructu
 	if action.Action == predecessor.Collide {
 		return action, nil
 	}
-	result, answer, err := cluster.Preview(ctx, desired, v1alpha1.FieldOwner)
+	result, answer, err := cluster.Preview(ctx, withBookkeeping(desired, actual), v1alpha1.FieldOwner)
 	switch {
 	case err != nil:
 		return Action{}, err
