@@ -97,6 +97,8 @@ type Entry struct {
 	Meaning string
 	// Step is the next step of an administrator: a clause of Markdown without a full stop; empty if there is none.
 	Step string
+	// Refers is true if the step is to read other conditions. They have steps of their own.
+	Refers bool
 	// Message is the message of a condition whose writer has none; empty if every writer has one.
 	Message string
 	// Recheck is the time between reconciles while no event is expected, because another

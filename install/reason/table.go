@@ -69,7 +69,7 @@ var table = []Entry{
 
 	{Reason: NoRevision, Subject: Installer, Severity: InProgress,
 		Meaning: "No version exists yet.",
-		Step:    "check `VersionDegraded`"},
+		Step:    "check `VersionDegraded`", Refers: true},
 	{Reason: Paused, Subject: Installer, Severity: Settled, Message: "spec.installerMode is Paused",
 		Meaning: "`spec.installerMode` is `Paused`. Nothing is written.",
 		Step:    "set `spec.installerMode` to `Managed`"},
@@ -118,10 +118,10 @@ var table = []Entry{
 
 	{Reason: NotInstalled, Subject: Operator, Message: "no version of Cluster API is completely installed",
 		Meaning: "No version was ever completely installed.",
-		Step:    "check `Progressing` and `Degraded`"},
+		Step:    "check `Progressing` and `Degraded`", Refers: true},
 	{Reason: PredecessorInstalled, Subject: Operator,
 		Meaning: "`Available` is `True`: cluster-capi-operator has installed a revision, and the first version of this installer is not complete yet, or was rejected.",
-		Step:    "check `Progressing` and `Degraded` for the first version"},
+		Step:    "check `Progressing` and `Degraded` for the first version", Refers: true},
 	{Reason: NotWorking, Subject: Operator,
 		Meaning: "A version is installed but unavailable: a Deployment has no available replica, or a CRD is not served.",
 		Step:    "check the phases of the version in `status.versions`: they name the objects"},

@@ -24,6 +24,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -137,6 +138,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 		t.Errorf("installed: %v", names)
 	}
 	k.statusAsViewer()
+	k.plansNothing("1.0.0")
 	k.restoresCertificate()
 	p.terminate()
 
@@ -146,6 +148,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.kubectl("apply", "-k", k.folder)
 	p = k.run()
 	k.settled("1.1.0-2")
+	k.plansNothing("1.1.0") // the installed objects name version 1.1.0-2
 
 	docker.Version = "v1.2.0"
 	k.release(core("v1.2.0"), docker)
@@ -286,9 +289,7 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 	k.reports("InstallerDegraded", "ObjectsForbidden", "capd-system", "forbidden")
 
 	roles := filepath.Join(k.folder, "roles.yaml")
-	program := filepath.Join(t.TempDir(), "capi-manifests") // a process of its own, because the profile sets its namespaces
-	k.must(fixture.Build(t.Context(), program, "../..", "./cmd/capi-manifests"))
-	rules, err := exec.CommandContext(t.Context(), program, "rbac", "--images-json", k.ImagesJSON, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker").Output()
+	rules, err := k.tool("rbac", "--images-json", k.ImagesJSON, "--platform", "None", "--profile", "kubernetes", "-o", "yaml", "--name", "capi-installer-docker")
 	k.must(err)
 	k.must(os.WriteFile(roles, rules, 0o600))
 	k.kubectl("apply", "-f", roles)
@@ -296,6 +297,26 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 	deployment := &appsv1.Deployment{}
 	k.must(k.Get(t.Context(), client.ObjectKey{Namespace: "capd-system", Name: "cluster-api-provider-docker-controller-manager"}, deployment))
 	p.terminate()
+}
+
+// tool runs capi-manifests and returns its output: in a process of its own, because the profile sets its namespaces.
+func (k *kubernetes) tool(arguments ...string) ([]byte, error) {
+	k.Helper()
+	program := filepath.Join(k.TempDir(), "capi-manifests")
+	k.must(fixture.Build(k.Context(), program, "../..", "./cmd/capi-manifests"))
+	return exec.CommandContext(k.Context(), program, arguments...).Output()
+}
+
+// plansNothing expects from "plan --against" that the installed release changes nothing.
+func (k *kubernetes) plansNothing(release string) {
+	k.Helper()
+	out, err := k.tool("plan", "--images-json", k.ImagesJSON, "--platform", "None", "--release-version", release, "--against", k.Cluster.Kubeconfig, "-o", "json")
+	k.must(err)
+	for action, objects := range actionsIn(k.T, out) {
+		if action != string(predecessor.Keep) {
+			k.Errorf("plan of the installed release: %s %v", action, objects)
+		}
+	}
 }
 
 // commands returns the arguments of the kubectl commands in the first block of

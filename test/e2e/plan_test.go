@@ -77,16 +77,25 @@ func (h *harness) planned(release string) map[string][]string {
 	command.Run(h.Context(), "", []string{
 		"plan", "--images-json", h.ImagesJSON, "--platform", "AWS", "--release-version", release, "--against", h.Cluster.Kubeconfig, "-o", "json",
 	}, strings.NewReader(""), &stdout, &stderr)
+	if stdout.Len() == 0 {
+		h.Fatal(stderr.String())
+	}
+	return actionsIn(h.T, []byte(stdout.String()))
+}
+
+// actionsIn returns the names of the objects of each action in the JSON of plan.
+func actionsIn(t *testing.T, plan []byte) map[string][]string {
+	t.Helper()
 	var report struct {
 		Cluster []struct{ Action, Object, Message string }
 	}
-	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
-		h.Fatalf("%v\n%s", err, stderr.String())
+	if err := json.Unmarshal(plan, &report); err != nil {
+		t.Fatalf("%v\n%s", err, plan)
 	}
 	out := map[string][]string{}
 	for _, action := range report.Cluster {
 		if action.Action == "reject" {
-			h.Logf("%s is rejected: %s", action.Object, action.Message)
+			t.Logf("%s is rejected: %s", action.Object, action.Message)
 		}
 		out[action.Action] = append(out[action.Action], action.Object)
 	}

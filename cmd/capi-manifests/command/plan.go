@@ -4,6 +4,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -243,7 +244,14 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operan
 		return err
 	}
 	defer stop()
-	if err := p.Compare(cmd.Context(), cluster, set, phases, f.unmanaged); err != nil {
+	installed, err := planreport.ReadInstalled(cmd.Context(), cluster)
+	if err != nil {
+		return err
+	}
+	namespaces := profile.Namespaces()
+	namespaces.Operator = cmp.Or(installed.Namespace, namespaces.Operator)
+	namespaces.Use()
+	if err := p.Compare(cmd.Context(), cluster, installed, set, phases, f.unmanaged); err != nil {
 		return err
 	}
 	roles, err := planreport.RolesIn(cmd.Context(), cluster)
@@ -251,7 +259,7 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operan
 		cli.Report(cmd.ErrOrStderr(), fmt.Errorf("not comparing the installer's permissions: %w", err))
 		return nil
 	}
-	p.MissingPermissions, err = planreport.MissingPermissions(phases, f.unmanaged, roles, profile.Namespaces())
+	p.MissingPermissions, err = planreport.MissingPermissions(phases, f.unmanaged, roles, namespaces)
 	return err
 }
 

@@ -30,7 +30,7 @@ The next steps come first. Complete and pending phases are one line each unless 
 width. While a version is being installed, its time and the time of the last rollout are shown.
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
-fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked. At rest means
+fact, or a document with -o json or yaml. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest or blocked. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
 is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
@@ -161,7 +161,7 @@ var errTimeout = errors.New("timed out")
 func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
 	problem := func(err error) { cli.Report(cmd.ErrOrStderr(), err) }
 	if !o.watch {
-		return rollout.NoDisplay(problem)
+		return rollout.NewPulse(cmd.ErrOrStderr(), problem)
 	}
 	out := cmd.OutOrStdout()
 	return rollout.NewDisplay(out, o.format, o.color.Enabled(out), o.noFold, problem)

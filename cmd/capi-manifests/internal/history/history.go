@@ -22,6 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	record "github.com/capi-installer/capi-installer/install/history"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Report is a list of versions, with JSON as in schema/history.json.
@@ -101,6 +102,9 @@ func providersIn(version installed.Stored) []diff.Provider {
 	return providers
 }
 
+// shownChanges is the number of changed components in the table.
+const shownChanges = 6
+
 // Text writes the list of versions and then the differences, newest first.
 func (h Report) Text(out *bytes.Buffer, full, color bool) error {
 	if len(h.Versions) == 0 {
@@ -116,7 +120,7 @@ func (h Report) Text(out *bytes.Buffer, full, color bool) error {
 		if changes == nil {
 			changes = v.Components
 		}
-		return []string{term.Printable(v.Name), v.Created.UTC().Format(time.RFC3339), v.duration(), v.result(), differences, term.Printable(strings.Join(changes, ", "))}
+		return []string{term.Printable(v.Name), v.Created.UTC().Format(time.RFC3339), v.duration(), v.result(), differences, term.Printable(text.First(shownChanges, changes))}
 	})
 	term.Columns(out, []string{"VERSION", "STARTED", "DURATION", "RESULT", "DIFFERENCES", "CHANGES"}, rows)
 	for _, version := range h.Versions {

@@ -86,15 +86,12 @@ func (p Report) Blocked() error {
 }
 
 // Compare adds the effects of a release on a cluster to the report: the actions on objects, and the findings of the installer's preflight.
-func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, set operand.Set, phases []revision.Phase, unmanaged []string) error {
-	stored, err := storedObjects(ctx, cluster)
-	if err != nil {
+// The namespaces of this process must be those of the installation: objects name the installation that owns them.
+func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, installed Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
+	if p.Cluster, err = actions(ctx, cluster, installed.objects, phases, unmanaged); err != nil {
 		return err
 	}
-	if p.Cluster, err = actions(ctx, cluster, stored, phases, unmanaged); err != nil {
-		return err
-	}
-	p.Preflight, err = findings(ctx, cluster, stored, preflight.Release{Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	p.Preflight, err = findings(ctx, cluster, installed.objects, preflight.Release{Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
 	return err
 }
 

@@ -52,7 +52,10 @@ type judged struct{ *apiserver.Cluster }
 
 // Rejection implements preflight.Cluster.
 func (j judged) Rejection(ctx context.Context, desired *unstructured.Unstructured) error {
-	_, err := j.Apply(ctx, desired, v1alpha1.FieldOwner)
+	actual, err := j.Read(ctx, desired)
+	if err == nil {
+		_, err = j.Apply(ctx, withBookkeeping(desired, actual), v1alpha1.FieldOwner)
+	}
 	return err
 }
 

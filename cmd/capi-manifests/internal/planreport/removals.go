@@ -80,19 +80,27 @@ func instancesOf(ctx context.Context, cluster *apiserver.Cluster, crd *unstructu
 	return 0, nil
 }
 
-// storedObjects returns the objects of each stored version of the cluster.
-func storedObjects(ctx context.Context, cluster *apiserver.Cluster) (map[string][]*unstructured.Unstructured, error) {
-	objects := map[string][]*unstructured.Unstructured{}
+// Installed are the stored versions of a cluster.
+type Installed struct {
+	// Namespace is the namespace of the installer; empty if no version is stored.
+	Namespace string
+	// objects are the objects of each version.
+	objects map[string][]*unstructured.Unstructured
+}
+
+// ReadInstalled returns the stored versions of a cluster.
+func ReadInstalled(ctx context.Context, cluster *apiserver.Cluster) (Installed, error) {
+	installed := Installed{objects: map[string][]*unstructured.Unstructured{}}
 	var configMaps []corev1.ConfigMap
 	for _, label := range []string{v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel} {
 		listed, err := cluster.List(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), label)
 		if err != nil {
-			return nil, err
+			return Installed{}, err
 		}
 		for i := range listed {
 			var configMap corev1.ConfigMap
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(listed[i].Object, &configMap); err != nil {
-				return nil, fmt.Errorf("decoding ConfigMap %s: %w", listed[i].GetName(), err)
+				return Installed{}, fmt.Errorf("decoding ConfigMap %s: %w", listed[i].GetName(), err)
 			}
 			configMaps = append(configMaps, configMap)
 		}
@@ -103,15 +111,16 @@ func storedObjects(ctx context.Context, cluster *apiserver.Cluster) (map[string]
 		}
 		stored, err := revision.FromConfigMaps(configMap.Name, configMaps)
 		if err != nil {
-			return nil, err
+			return Installed{}, err
 		}
+		installed.Namespace = configMap.Namespace
 		set, err := stored.Decode()
 		if err != nil {
-			return nil, err
+			return Installed{}, err
 		}
 		for _, component := range set.Operands {
-			objects[configMap.Name] = append(objects[configMap.Name], component.Objects...)
+			installed.objects[configMap.Name] = append(installed.objects[configMap.Name], component.Objects...)
 		}
 	}
-	return objects, nil
+	return installed, nil
 }

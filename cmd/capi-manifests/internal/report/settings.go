@@ -4,7 +4,7 @@ package report
 
 import (
 	"bytes"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -16,7 +16,9 @@ import (
 
 // Settable lists the settings of a component that spec.components of the ClusterAPI object can have.
 type Settable struct {
-	Component    string             `json:"component"`
+	Component string `json:"component"`
+	// File is the path of the manifests: in the directory of the source, or from the image's root.
+	File         string             `json:"file"`
 	Variables    []SettableVariable `json:"variables"`
 	FeatureGates []setting.Gate     `json:"featureGates"`
 	// Deployments are the names of the component's Deployments.
@@ -26,16 +28,16 @@ type Settable struct {
 // SettableVariable is a variable of a component's manifests.
 type SettableVariable struct {
 	variable.Variable
-	// Lines are the lines of the manifests with an expression of the variable, from 1.
+	// Lines are the lines of the file with an expression of the variable, from 1.
 	Lines []int `json:"lines"`
 	// Source is set if the variable has a value in every cluster. In OpenShift it cannot be set.
 	Source variable.Source `json:"source,omitempty"`
 }
 
-// NewSettable returns the list for a component that was rendered from a bundle.
-func NewSettable(bundle extractor.Bundle, component operand.Operand) Settable {
+// NewSettable returns the list for a component that was rendered from a bundle. file is the path of the bundle's manifests.
+func NewSettable(file string, bundle extractor.Bundle, component operand.Operand) Settable {
 	out := Settable{
-		Component: component.Name, Variables: []SettableVariable{},
+		Component: component.Name, File: file, Variables: []SettableVariable{},
 		FeatureGates: setting.Gates(component.Objects), Deployments: setting.Deployments(component.Objects),
 	}
 	lines := linesOfVariables(bundle.Manifests)
@@ -67,7 +69,7 @@ func SettingsTable(w *bytes.Buffer, all []Settable) {
 		w.WriteString(term.Printable(component.Component) + "\n")
 		var rows [][]string
 		for _, v := range component.Variables {
-			rows = append(rows, []string{"variable", term.Printable(v.Name), v.value(), "line " + strings.Trim(fmt.Sprint(v.Lines), "[]")})
+			rows = append(rows, []string{"variable", term.Printable(v.Name), v.value(), component.use(v)})
 		}
 		for _, gate := range component.FeatureGates {
 			rows = append(rows, []string{"feature gate", term.Printable(gate.Name), term.Printable(gate.Default), "Deployment " + term.Printable(gate.Deployment)})
@@ -77,6 +79,15 @@ func SettingsTable(w *bytes.Buffer, all []Settable) {
 		}
 		term.Columns(w, []string{"SETTING", "NAME", "DEFAULT", "USE"}, rows)
 	}
+}
+
+// use returns the positions of a variable, such as "capi-manifests/manifests.yaml:12, 40".
+func (s Settable) use(v SettableVariable) string {
+	var lines []string
+	for _, line := range v.Lines {
+		lines = append(lines, strconv.Itoa(line))
+	}
+	return term.Printable(s.File) + ":" + strings.Join(lines, ", ")
 }
 
 // value returns the value of the variable without a setting.

@@ -38,9 +38,40 @@ func NewDisplay(out io.Writer, format Format, color, noFold bool, problem func(e
 	}
 }
 
-// NoDisplay returns a display that shows only errors.
-func NoDisplay(problem func(error)) Display {
-	return &silent{&problemLog{write: problem}}
+// NewPulse returns the display of a command that only waits: while the rollout is in progress, it writes the summary at once, and then when it
+// has changed, at most every ten seconds, and every minute otherwise.
+func NewPulse(out io.Writer, problem func(error)) Display {
+	p := &pulse{problemLog: &problemLog{write: problem}, out: out, now: time.Now}
+	p.start(p.beat)
+	return p
+}
+
+// ticking calls a function every second.
+type ticking struct {
+	stop    chan struct{}
+	stopped sync.WaitGroup
+}
+
+func (t *ticking) start(call func()) {
+	t.stop = make(chan struct{})
+	t.stopped.Go(func() {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-t.stop:
+				return
+			case <-ticker.C:
+				call()
+			}
+		}
+	})
+}
+
+// Close implements Display.
+func (t *ticking) Close() {
+	close(t.stop)
+	t.stopped.Wait()
 }
 
 // problemLog writes a problem only if it differs from the previous one.
@@ -63,11 +94,45 @@ func (p *problemLog) Problem(err error) {
 // Close implements Display.
 func (p *problemLog) Close() {}
 
-// silent shows only problems, for --wait.
-type silent struct{ *problemLog }
+// pulse writes the summary now and then.
+type pulse struct {
+	*problemLog
+	ticking
+	out io.Writer
+	now func() time.Time
+
+	mu            sync.Mutex
+	last, written string
+	at            time.Time // of the last line
+}
 
 // Show implements Display.
-func (*silent) Show(Report) error { return nil }
+func (p *pulse) Show(report Report) error {
+	p.mu.Lock()
+	p.last = ""
+	if report.State == RollingOut {
+		p.last = report.Summary
+	}
+	p.mu.Unlock()
+	p.beat()
+	return nil
+}
+
+// Close implements Display.
+func (p *pulse) Close() { p.ticking.Close() }
+
+// beat writes the summary if it is time. An error is ignored: the report is written elsewhere.
+func (p *pulse) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	since := now.Sub(p.at)
+	if p.last == "" || since < 10*time.Second || p.last == p.written && since < time.Minute {
+		return
+	}
+	fmt.Fprintln(p.out, now.UTC().Format(time.RFC3339), term.Printable(p.last))
+	p.written, p.at = p.last, now
+}
 
 // documents writes a document for each report that differs from the previous one.
 type documents struct {

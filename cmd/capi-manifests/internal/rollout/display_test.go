@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
@@ -20,7 +21,7 @@ func reportWith(crds ...string) Report {
 // terminalOf returns a screen on a terminal with a size, without periodic redrawing.
 func terminalOf(out *bytes.Buffer, width, height int) *screen {
 	return &screen{
-		now: time.Now, writer: cwriter.New(out), stop: make(chan struct{}),
+		now: time.Now, writer: cwriter.New(out), ticking: ticking{stop: make(chan struct{})},
 		size: func() (int, int, error) { return width, height, nil },
 	}
 }
@@ -84,6 +85,26 @@ func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {
 	}
 	if want := []string{"connection refused; retrying"}; !slices.Equal(problems, want) {
 		t.Errorf("got %q, want %q", problems, want)
+	}
+}
+
+func TestPulse_WritesTheSummaryNowAndThen(t *testing.T) {
+	var out bytes.Buffer
+	at := now
+	p := &pulse{problemLog: &problemLog{}, out: &out, now: func() time.Time { return at }}
+	for _, step := range []struct {
+		after   int // seconds
+		summary string
+		state   State
+	}{{0, "1 of 9", RollingOut}, {5, "2 of 9", RollingOut}, {10, "3 of 9", RollingOut}, {25, "3 of 9", RollingOut}, {70, "3 of 9", RollingOut}, {90, "done", AtRest}} {
+		at = now.Add(time.Duration(step.after) * time.Second)
+		if err := p.Show(Report{State: step.state, Summary: step.summary}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "2026-05-04T12:10:00Z 1 of 9\n2026-05-04T12:10:10Z 3 of 9\n2026-05-04T12:11:10Z 3 of 9\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
 

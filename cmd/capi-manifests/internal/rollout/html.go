@@ -40,7 +40,7 @@ func htmlFuncs(now time.Time) template.FuncMap {
 		"moment":     func(at metav1.Time) string { return at.UTC().Format(time.RFC3339) },
 		"generated":  func() string { return now.UTC().Format(time.RFC3339) },
 		"normal":     normal,
-		"signatures": func(r Report) section { return section{"Signatures", "signatures", r.signatureLines()} },
+		"signatures": func(r Report) section { return section{"Signatures", "signatures", r.signatureLines(all)} },
 		"names":      func(title, id string, names []string) section { return section{title, id, names} },
 	}
 }

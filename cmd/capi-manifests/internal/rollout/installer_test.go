@@ -92,6 +92,32 @@ func TestProcess_Causes(t *testing.T) {
 }
 
 // TestState_RequestedRelease: right after a change of the ConfigMap the old version is not at rest.
+// TestSteps_OfAFirstStart does not ask for the object that the installer creates.
+func TestSteps_OfAFirstStart(t *testing.T) {
+	objects := running()
+	objects.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+	if report := New(Snapshot{Installer: objects, Time: now}); report.State != RollingOut || len(report.NextSteps) > 0 {
+		t.Errorf("%s %v", report.Summary, report.NextSteps)
+	}
+}
+
+// TestSteps_OmitReferences expects only the step of the condition with the cause.
+func TestSteps_OmitReferences(t *testing.T) {
+	cluster := &v1alpha1.ClusterAPI{}
+	for _, condition := range []metav1.Condition{
+		{Type: available, Status: metav1.ConditionFalse, Reason: string(reason.NotInstalled)},
+		{Type: installerProgressing, Status: metav1.ConditionTrue, Reason: string(reason.NoRevision)},
+		{Type: installerDegraded, Status: metav1.ConditionFalse, Reason: string(reason.AsExpected)},
+		{Type: versionProgressing, Status: metav1.ConditionFalse, Reason: string(reason.ImagesInvalid)},
+		{Type: versionDegraded, Status: metav1.ConditionTrue, Reason: string(reason.ImagesInvalid)},
+	} {
+		cluster.Status.Conditions = append(cluster.Status.Conditions, condition)
+	}
+	if steps := New(Snapshot{ClusterAPI: cluster, Installer: running(), Time: now}).NextSteps; len(steps) != 1 || steps[0].Condition != versionDegraded {
+		t.Errorf("%v", steps)
+	}
+}
+
 func TestState_RequestedRelease(t *testing.T) {
 	observed := v1alpha1.ObservedRelease{Version: "4.22.0", ImagesDigest: "sha256:a"}
 	for name, test := range map[string]struct {

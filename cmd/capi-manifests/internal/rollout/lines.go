@@ -45,7 +45,7 @@ func (r Report) facts() []string {
 	for _, override := range overrideLines(r.Overrides) {
 		lines = append(lines, "image override: "+override)
 	}
-	for _, verdict := range r.signatureLines() {
+	for _, verdict := range r.signatureLines(all) {
 		lines = append(lines, "signatures: "+verdict)
 	}
 	for _, crd := range r.RetainedCRDs {

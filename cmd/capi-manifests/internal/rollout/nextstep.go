@@ -37,6 +37,9 @@ func stepsOf(from Snapshot, process Process) []Step {
 		}
 		return steps
 	}
+	if process.State == Starting && from.empty() {
+		return []Step{} // the installer creates the ClusterAPI object
+	}
 	return append(append(restart(from), reasonSteps(from)...), misspelled(from)...)
 }
 
@@ -100,6 +103,10 @@ func reasonSteps(from Snapshot) []Step {
 			Condition: condition.Type, Status: condition.Status, Reason: condition.Reason,
 			Since: condition.LastTransitionTime, Cause: entry.WithoutStep(condition.Message), Action: entry.Action(),
 		})
+	}
+	refers := func(step Step) bool { return reason.Of(reason.Reason(step.Reason)).Refers }
+	if direct := slices.DeleteFunc(slices.Clone(steps), refers); len(direct) > 0 {
+		return direct
 	}
 	return steps
 }

@@ -15,6 +15,7 @@ import (
 
 // screen redraws the report on a terminal, at each change and every second, because it shows durations.
 type screen struct {
+	ticking
 	color, noFold bool
 
 	now func() time.Time
@@ -25,31 +26,20 @@ type screen struct {
 	writer  *cwriter.Writer
 	last    *Report
 	problem string
-	stop    chan struct{}
-	stopped sync.WaitGroup
 }
 
 func newScreen(out io.Writer, color, noFold bool) *screen {
 	writer := cwriter.New(out)
-	s := &screen{color: color, noFold: noFold, now: time.Now, size: writer.GetTermSize, writer: writer, stop: make(chan struct{})}
-	s.stopped.Go(s.tick)
+	s := &screen{color: color, noFold: noFold, now: time.Now, size: writer.GetTermSize, writer: writer}
+	s.start(s.tick)
 	return s
 }
 
-// tick redraws the report every second until Close.
+// tick redraws the report.
 func (s *screen) tick() {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case <-ticker.C:
-			s.mu.Lock()
-			_ = s.draw() // Show returns the error if the terminal is closed
-			s.mu.Unlock()
-		}
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.draw() // Show returns the error if the terminal is closed
 }
 
 // Show implements Display.
@@ -66,12 +56,6 @@ func (s *screen) Problem(err error) {
 	defer s.mu.Unlock()
 	s.problem = s.now().Format(time.TimeOnly) + " " + term.Printable(err.Error()) + "; retrying"
 	_ = s.draw() // as in tick
-}
-
-// Close implements Display.
-func (s *screen) Close() {
-	close(s.stop)
-	s.stopped.Wait()
 }
 
 // draw replaces the previous report.

@@ -24,28 +24,34 @@ import (
 func upgradeOf(components int) Report {
 	at := func(minute int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(minute-10) * time.Minute)) }
 	version := v1alpha1.Version{Name: "4.23.0-7", Revision: 7}
+	var signatures []v1alpha1.SignatureVerdict
+	var waiting v1alpha1.Waiting
 	for i := range components {
 		name := fmt.Sprintf("cluster-api-provider-number-%02d", i+1)
 		state, ready := v1alpha1.PhaseComplete, int32(9)
 		if i > components/2 {
 			state, ready = v1alpha1.PhasePending, 0
 		}
-		version.Components = append(version.Components, v1alpha1.Component{Name: name, Version: "v1.12.3"})
+		image := v1alpha1.ImageReference("registry.example.com/" + name)
+		version.Components = append(version.Components, v1alpha1.Component{Name: name, Version: "v1.12.3", Image: image})
+		signatures = append(signatures, v1alpha1.SignatureVerdict{Image: image, Verdict: v1alpha1.VerdictNotEnforced})
 		version.Phases = append(version.Phases, v1alpha1.Phase{Name: name + "-crds", State: state, Since: at(1), Objects: 9, Ready: ready})
 		last := v1alpha1.Phase{Name: name, State: state, Since: at(2), Objects: 9, Ready: ready}
 		if i == components/2 {
 			last.State, last.Ready = v1alpha1.PhaseProgressing, 8
-			last.WaitingFor = []v1alpha1.Waiting{{Object: "Deployment capi-system/" + name + "-controller-manager", Since: at(3),
-				Message: `0 of 1 replicas are available; pod manager-6d5f-x2x4: container manager: CrashLoopBackOff, exit code 1: secret "capa-manager-bootstrap-credentials" not found`}}
+			waiting = v1alpha1.Waiting{Object: "Deployment capi-system/" + name + "-controller-manager", Since: at(3),
+				Message: `0 of 1 replicas are available; pod manager-6d5f-x2x4: container manager: CrashLoopBackOff, exit code 1: secret "capa-manager-bootstrap-credentials" not found`}
+			last.WaitingFor = []v1alpha1.Waiting{waiting}
 		}
 		version.Phases = append(version.Phases, last)
 	}
 	cluster := installedCluster()
 	cluster.Generation = 0
 	cluster.Status.Versions = append(cluster.Status.Versions, version)
-	cluster.Status.DesiredVersion = version.Name
+	cluster.Status.DesiredVersion, cluster.Status.SignatureVerdicts = version.Name, signatures
 	for _, name := range []string{versionProgressing, installerProgressing} {
-		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "RollingOut", LastTransitionTime: at(1), Message: "waiting for the phases"})
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "RollingOut", LastTransitionTime: at(1),
+			Message: "installing 4.23.0-7, waiting for " + waiting.Object + ": " + waiting.Message})
 	}
 	for _, name := range []string{versionDegraded, installerDegraded} {
 		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: "AsExpected", LastTransitionTime: at(1)})
@@ -112,6 +118,24 @@ func TestText_NoFoldShowsEachPhase(t *testing.T) {
 	}
 	if folded, all := phases(Layout{}), phases(Layout{NoFold: true}); folded != 0 || all != 125 {
 		t.Errorf("%d folded and %d other phases are shown", folded, all)
+	}
+}
+
+// TestText_FitsAScreenWithItsSignatures counts the lines without a watch.
+func TestText_FitsAScreenWithItsSignatures(t *testing.T) {
+	if lines := upgradeOf(63).Text(now, Layout{Width: 80}); len(lines) > 24 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// TestText_LinesOfACause has a line for each line of an error.
+func TestText_LinesOfACause(t *testing.T) {
+	var out strings.Builder
+	for _, line := range (Report{NextSteps: []Step{{Action: "Correct it.", Cause: "line 1: a\nline 2: b"}}}).Text(now, Layout{}) {
+		out.WriteString(line.Paint(false) + "\n")
+	}
+	if !strings.HasSuffix(out.String(), "\n  Correct it.\n    line 1: a\n    line 2: b\n") {
+		t.Error(out.String())
 	}
 }
 

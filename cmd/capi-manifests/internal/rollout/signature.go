@@ -10,8 +10,11 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 )
 
+// all lists the names of components.
+func all(names []string) string { return strings.Join(names, ", ") }
+
 // signatureLines returns the verdicts with their components, one line for each verdict and scope, worst first.
-func (r Report) signatureLines() (lines []string) {
+func (r Report) signatureLines(list func(names []string) string) (lines []string) {
 	for _, decision := range []v1alpha1.Verdict{v1alpha1.VerdictRejected, v1alpha1.VerdictUndecided, v1alpha1.VerdictAccepted, v1alpha1.VerdictNotEnforced} {
 		var by []string
 		components := map[string][]string{}
@@ -25,7 +28,7 @@ func (r Report) signatureLines() (lines []string) {
 		slices.Sort(by)
 		for _, text := range slices.Compact(by) {
 			slices.Sort(components[text])
-			lines = append(lines, text+": "+strings.Join(slices.Compact(components[text]), ", "))
+			lines = append(lines, text+": "+list(slices.Compact(components[text])))
 		}
 	}
 	return lines

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // Layout is the form of the text. The zero value folds phases and has no limit of its width.
@@ -39,13 +40,13 @@ type text struct {
 	now    time.Time
 	layout Layout
 	lines  []Line
-	// removing is true for a version that is being removed.
-	removing bool
+	// removing is true for a version that is being removed, and waiting if a phase shows the objects that it waits for.
+	removing, waiting bool
 }
 
 // Text returns the report for a terminal: the state, the next steps, the versions, and then the rest.
 func (r Report) Text(now time.Time, layout Layout) []Line {
-	w := &text{now: now, layout: layout}
+	w := &text{now: now, layout: layout, waiting: slices.ContainsFunc(r.Versions, Version.waits)}
 	w.wrapped(Line{{stateColors[r.State], stateWords[r.State]}, {"", "  "}}, "  ", "", r.Summary)
 	if r.Cluster != nil {
 		w.wrapped(nil, "", term.Faint, strings.Join(nonEmpty(r.Cluster.Context, r.Cluster.Server), ", "))
@@ -58,7 +59,7 @@ func (r Report) Text(now time.Time, layout Layout) []Line {
 		w.version(version, r.LastRolloutSeconds)
 	}
 	w.list("Image overrides", overrideLines(r.Overrides))
-	w.list("Signatures", r.signatureLines())
+	w.list("Signatures", r.signatureLines(w.fold))
 	w.list("Unmanaged CRDs", r.UnmanagedCRDs)
 	w.list("Retained CRDs", r.RetainedCRDs)
 	w.list("Reverted drift", w.driftLines(r.Drift))
@@ -79,11 +80,11 @@ func (w *text) wrapped(prefix Line, indent, color, content string) {
 	if w.layout.Width > 0 {
 		width = max(w.layout.Width-max(prefix.width(), Line{{"", indent}}.width()), narrowName)
 	}
-	for i, line := range wrap(term.Printable(content), width) {
-		if i > 0 {
+	for paragraph := range strings.Lines(content + "\n") {
+		for _, line := range wrap(term.Printable(paragraph), width) {
+			w.add(append(slices.Clone(prefix), Part{color, line})...)
 			prefix = Line{{"", indent}}
 		}
-		w.add(append(slices.Clone(prefix), Part{color, line})...)
 	}
 }
 
@@ -156,6 +157,11 @@ func (w *text) version(version Version, lastRollout int64) {
 	w.phases(version.Phases)
 }
 
+// waits reports whether a phase names the objects that it waits for.
+func (v Version) waits() bool {
+	return slices.ContainsFunc(v.Phases, func(phase v1alpha1.Phase) bool { return len(phase.WaitingFor) > 0 })
+}
+
 // complete reports whether a version has phases and all of them are complete.
 func (v Version) complete() bool {
 	incomplete := func(phase v1alpha1.Phase) bool { return phase.State != v1alpha1.PhaseComplete }
@@ -165,10 +171,9 @@ func (v Version) complete() bool {
 // unlimited is the width of a folded list of components if lines have no limit.
 const unlimited = 160
 
-// componentsText lists components with their versions and settings, and marks overridden images. Folded, it is one line: the number of all
-// components replaces those that do not fit.
+// componentsText lists components with their versions and settings, and marks overridden images.
 func (w *text) componentsText(components []v1alpha1.Component) string {
-	names, width := make([]string, len(components)), cmp.Or(w.layout.Width, unlimited)
+	names := make([]string, len(components))
 	for i, component := range components {
 		names[i] = strings.TrimSpace(component.Name + " " + component.Version)
 		if component.Overridden {
@@ -178,7 +183,12 @@ func (w *text) componentsText(components []v1alpha1.Component) string {
 			names[i] += " (" + strings.Join(component.Settings, ", ") + ")"
 		}
 	}
-	all := strings.Join(names, ", ")
+	return w.fold(names)
+}
+
+// fold lists the names of components. Folded, they are one line: the number of the others replaces those that do not fit.
+func (w *text) fold(names []string) string {
+	all, width := strings.Join(names, ", "), cmp.Or(w.layout.Width, unlimited)
 	if w.layout.NoFold || utf8.RuneCountInString(all) <= width {
 		return all
 	}
@@ -215,7 +225,7 @@ func (w *text) cause(step Step) {
 	if step.Condition != "" {
 		w.wrapped(Line{{"", "    "}}, "    ", term.Faint, fmt.Sprintf("%s is %s (%s) for %s", step.Condition, step.Status, step.Reason, w.age(step.Since)))
 	}
-	if step.Cause != "" {
+	if step.Cause != "" && !(w.waiting && step.Reason == string(reason.RollingOut)) {
 		w.wrapped(Line{{"", "    "}}, "    ", term.Faint, step.Cause)
 	}
 }

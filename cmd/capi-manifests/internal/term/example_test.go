@@ -11,7 +11,7 @@ import (
 
 func ExamplePrintable() {
 	fmt.Println(term.Printable("name\x1b[31m with a color\nand a line break"))
-	// Output: name�[31m with a color�and a line break
+	// Output: name�[31m with a color; and a line break
 }
 
 func ExampleColumns() {

@@ -15,15 +15,11 @@ import (
 	"golang.org/x/term"
 )
 
-// Printable replaces control characters, line breaks and characters that change the direction of
-// text, so that the content of an image cannot control a terminal.
+// Printable replaces control characters and characters that change the direction of text, so that
+// the content of an image cannot control a terminal. The result is one line: the lines of text are separated by "; ".
 func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	return PrintableLines(strings.ReplaceAll(strings.Join(lines, "; "), "\t", string(unicode.ReplacementChar)))
 }
 
 // PrintableLines is Printable for text with several lines and tabs.
