@@ -61,6 +61,9 @@ func checkClassVariables(class *contract.Object) []contract.Finding {
 		if name := item.At("name"); name.Text() == "builtin" || strings.Contains(name.Text(), ".") {
 			findings = append(findings, name.Finding("invalid name %s of a variable", name.Text()))
 		}
+		if required := item.At("required"); !required.Exists() {
+			findings = append(findings, required.Finding("the variable has neither required: true nor required: false"))
+		}
 		findings = append(findings, checkVariableSchema(item.At("schema", "openAPIV3Schema"))...)
 	}
 	return findings
@@ -207,15 +210,17 @@ func checkPatchSelector(class *contract.Object, selector contract.Value) (findin
 	return findings
 }
 
-// selectsTemplate reports whether a part of a ClusterClass refers to a template of the kind of a selector.
+// selectsTemplate reports whether a part of a ClusterClass refers to a template of the kind of a selector, or can do so.
 func selectsTemplate(selector, part contract.Value) bool {
+	want := selector.At("apiVersion").Text() + " " + selector.At("kind").Text()
 	for _, field := range []string{"ref", "templateRef"} { // v1beta1, v1beta2
 		ref := part.At(field)
-		if ref.IsUnknown() || ref.Exists() && ref.At("kind").Text() == selector.At("kind").Text() && ref.At("apiVersion").Text() == selector.At("apiVersion").Text() {
+		kind := ref.At("apiVersion").Text() + " " + ref.At("kind").Text()
+		if ref.Exists() && (kind == want || contract.IsUnknown(kind+want)) {
 			return true
 		}
 	}
-	return selector.IsUnknown()
+	return false
 }
 
 // workersNamed returns the worker classes with a name. The name can begin or end with "*".
@@ -275,15 +280,18 @@ func checkTopologies(release *contract.ReleaseFiles, t *contract.Template) []con
 		if ref := topology.At("classRef"); ref.Exists() {
 			name, namespace = ref.At("name"), ref.At("namespace")
 		}
-		if o.Kind.Group != contract.CoreGroup || o.Kind.Kind != "Cluster" || name.Text() == "" || namespace.Exists() || contract.IsUnknown(name.Text()) {
+		if o.Kind.Group != contract.CoreGroup || o.Kind.Kind != "Cluster" || name.Text() == "" || namespace.Exists() {
 			return nil
 		}
 		for _, file := range append([]*contract.Template{t}, release.Templates...) {
 			for _, class := range file.Objects {
-				if class.Kind.Kind == clusterClass && canEqual(class.Name, name.Text()) {
+				if class.Kind.Kind == clusterClass && class.Name == name.Text() {
 					return checkTopology(topology, class)
 				}
 			}
+		}
+		if contract.IsUnknown(name.Text()) {
+			return nil
 		}
 		return []contract.Finding{name.Finding("ClusterClass %s not found in the release", name.Text())}
 	})

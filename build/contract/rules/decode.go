@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -28,7 +30,6 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
@@ -48,11 +49,14 @@ func checkDecodes(o *contract.Object) []contract.Finding {
 
 // checkDecodesInTemplate decodes an object of a template of a kind of Kubernetes or Cluster API into its Go type.
 func checkDecodesInTemplate(o *contract.Object) []contract.Finding {
+	if findings := checkNoLongerServed(o); len(findings) > 0 {
+		return findings
+	}
 	object, err := decoded(o)
 	if err != nil {
 		return nil // reported by another rule
 	}
-	return checkDecodesAs(o, object, func() any { return cmp.Or(typeFor(o), clusterAPITypeFor(o)) })
+	return checkDecodesAs(o, object, func() any { return cmp.Or(typeFor(o), newOf(clusterAPITypes(), o)) })
 }
 
 // checkDecodesAs decodes the JSON of an object into its Go type, without its unknown values except those in quotes, which are strings.
@@ -147,42 +151,57 @@ func decoded(o *contract.Object) (object map[string]any, err error) {
 }
 
 // typeFor returns an empty object of a kind of Kubernetes; nil for any other.
-func typeFor(o *contract.Object) any {
-	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
+func typeFor(o *contract.Object) any { return newOf(kubernetesTypes(), o) }
+
+// newOf returns an empty object of the kind of an object; nil for a kind that the types do not have.
+func newOf(types *runtime.Scheme, o *contract.Object) any {
+	typed, err := types.New(versionedKind(o))
 	if err != nil {
-		return nil
-	}
-	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == object.CustomResourceDefinition {
-		return &apiextensionsv1.CustomResourceDefinition{}
-	}
-	var typed runtime.Object
-	if typed, err = scheme.Scheme.New(gv.WithKind(o.Kind.Kind)); err != nil {
 		return nil
 	}
 	return typed
 }
 
-// clusterAPITypeFor returns an empty object of a kind of Cluster API; nil for any other.
-func clusterAPITypeFor(o *contract.Object) any {
-	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
-	if err != nil {
-		return nil
-	}
-	typed, err := clusterAPITypes().New(gv.WithKind(o.Kind.Kind))
-	if err != nil {
-		return nil
-	}
-	return typed
+func versionedKind(o *contract.Object) schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(o.At("apiVersion").Text(), o.Kind.Kind)
 }
+
+// checkKind finds a kind, or a version of it, that its group does not have. Providers add kinds to groups below Cluster API's own.
+func checkKind(types *runtime.Scheme, o *contract.Object) []contract.Finding {
+	kind := versionedKind(o)
+	versions := types.VersionsForGroupKind(kind.GroupKind())
+	isShared := len(versions) == 0 && strings.HasSuffix(kind.Group, "."+contract.CoreGroup)
+	switch {
+	case isShared || !types.IsGroupRegistered(kind.Group) || types.Recognizes(kind) || kind.Kind == "" || kind.Version == "" || contract.IsUnknown(kind.String()):
+		return nil
+	case len(versions) == 0:
+		return []contract.Finding{o.At("kind").Finding("the group %s has no kind %s", contract.QuotedGroup(kind.Group), kind.Kind)}
+	}
+	return []contract.Finding{o.At("apiVersion").Finding("the group %s has no version %s of %s, but %s", contract.QuotedGroup(kind.Group), kind.Version, kind.Kind, versionsText(versions))}
+}
+
+func versionsText(versions []schema.GroupVersion) string {
+	var names []string
+	for _, version := range versions {
+		names = append(names, version.Version)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// kubernetesTypes are the types of the kinds of Kubernetes.
+var kubernetesTypes = sync.OnceValue(func() *runtime.Scheme { return typesOf(scheme.AddToScheme, apiextensionsv1.AddToScheme) })
 
 // clusterAPITypes are the types of the kinds of Cluster API that templates contain.
 var clusterAPITypes = sync.OnceValue(func() *runtime.Scheme {
+	return typesOf(corev1beta1.AddToScheme, corev1beta2.AddToScheme, bootstrapv1beta1.AddToScheme, bootstrapv1beta2.AddToScheme,
+		controlplanev1beta1.AddToScheme, controlplanev1beta2.AddToScheme, addonsv1beta1.AddToScheme, addonsv1beta2.AddToScheme)
+})
+
+func typesOf(add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	types := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1beta1.AddToScheme, corev1beta2.AddToScheme, bootstrapv1beta1.AddToScheme, bootstrapv1beta2.AddToScheme,
-		controlplanev1beta1.AddToScheme, controlplanev1beta2.AddToScheme, addonsv1beta1.AddToScheme, addonsv1beta2.AddToScheme,
-	} {
-		utilruntime.Must(add(types))
+	for _, to := range add {
+		utilruntime.Must(to(types))
 	}
 	return types
-})
+}

@@ -25,9 +25,27 @@ var typeConverter = sync.OnceValue(func() managedfields.TypeConverter { return a
 // duplicateEntry is the error of server-side apply for two items of a list with equal keys.
 var duplicateEntry = regexp.MustCompile(`^(\S*): (duplicate entries for key .*)$`)
 
-// checkListKeys finds items of a list with equal keys.
-func checkListKeys(o *contract.Object) (findings []contract.Finding) {
-	if typeFor(o) == nil || o.Kind == object.CustomResourceDefinition {
+// checkListKeys finds items of a list with equal keys. Without server-side apply the API server accepts some of them.
+func checkListKeys(b *contract.Bundle, o *contract.Object) []contract.Finding {
+	findings := equalKeys(o)
+	for i, f := range findings {
+		if b.Release != nil && acceptedOnCreate.MatchString(f.Field) {
+			findings[i].Severity = contract.Warning
+		}
+	}
+	return findings
+}
+
+var acceptedOnCreate = regexp.MustCompile(`[cC]ontainers\[[0-9]+\]\.(env|ports)\[|x-kubernetes-validations\[`)
+
+func equalKeys(o *contract.Object) (findings []contract.Finding) {
+	if o.Kind == object.CustomResourceDefinition {
+		for value := range o.At("spec", "versions").All() {
+			findings = append(findings, repeated(value.At("x-kubernetes-validations"), "rule")...)
+		}
+		return findings
+	}
+	if typeFor(o) == nil {
 		return nil
 	}
 	data, err := o.JSON()
@@ -91,7 +109,7 @@ func checkWorkload(spec contract.Value) (findings []contract.Finding) {
 	for container := range contract.ContainersOf(spec) {
 		findings = append(findings, checkContainer(container, volumes)...)
 	}
-	return slices.Concat(findings, checkPodNames(spec), checkTolerations(spec), checkRollout(spec.Object))
+	return slices.Concat(findings, checkPodNames(spec), checkTolerations(spec), checkSleeps(spec), checkRollout(spec.Object))
 }
 
 func checkContainer(container contract.Value, volumes map[string]bool) (findings []contract.Finding) {

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,23 @@ func otherFields(v contract.Value, except ...string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// checkSleeps finds hooks that sleep longer than the pod may take to end.
+func checkSleeps(spec contract.Value) (findings []contract.Finding) {
+	grace, err := strconv.Atoi(cmp.Or(spec.At("terminationGracePeriodSeconds").Text(), "30"))
+	if err != nil {
+		return nil // a variable, or reported by another rule
+	}
+	for container := range contract.ContainersOf(spec) {
+		for _, hook := range []string{"postStart", "preStop"} {
+			seconds := container.At("lifecycle", hook, "sleep", "seconds")
+			if number, err := strconv.Atoi(seconds.Text()); err == nil && (number < 0 || number > grace) {
+				findings = append(findings, seconds.Finding("the %s hook of %s sleeps %d s: want 0 to terminationGracePeriodSeconds, %d", hook, contract.NameOf(container), number, grace))
+			}
+		}
+	}
+	return findings
 }
 
 // checkTolerations finds a value where the operator Exists allows none.

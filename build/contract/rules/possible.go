@@ -114,7 +114,7 @@ func eachSchema(schema map[string]any, edit func(map[string]any)) {
 
 // withoutAlternatives removes the constraints that contract.MinimalOf cannot fulfil for certain. The remaining schema accepts more.
 func withoutAlternatives(schema map[string]any) {
-	for _, key := range []string{"x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not", "multipleOf"} {
+	for _, key := range []string{"x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not", "multipleOf", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"} {
 		delete(schema, key)
 	}
 	if schema["x-kubernetes-embedded-resource"] == true {
@@ -128,15 +128,6 @@ func withoutAlternatives(schema map[string]any) {
 			delete(schema, "pattern")
 			delete(schema, "format")
 		}
-	}
-	if kind := schema["x-kubernetes-list-type"]; kind == "set" || kind == "map" {
-		atMost(schema, "minItems", 1)
-	}
-}
-
-func atMost(schema map[string]any, key string, limit float64) {
-	if number, is := schema[key].(float64); is && number > limit {
-		schema[key] = limit
 	}
 }
 

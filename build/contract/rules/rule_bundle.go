@@ -6,12 +6,16 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"go.yaml.in/yaml/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,18 +41,12 @@ var bundleRules = []contract.Rule{{
 	Source:   kubernetes("Deprecated API Migration Guide", "reference/using-api/deprecation-guide/"),
 	Why:      "No supported version of Kubernetes, and therefore none of OpenShift, serves this API version.",
 	Fix:      "Use the version that the deprecation guide names as its replacement.",
-	Check: eachObject(func(o *contract.Object) []contract.Finding {
-		version := o.At("apiVersion")
-		if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
-			return nil
-		}
-		return []contract.Finding{version.Finding("%s is no longer served", version.Text())}
-	}),
+	Check:    eachObject(checkNoLongerServed),
 }, {
 	ID:       "bundle/kind-exists",
 	Severity: contract.Error,
 	Source:   kubernetes("API groups", "reference/using-api/"),
-	Why:      "The API server rejects an object of a kind that its API group does not have; usually the kind is misspelled.",
+	Why:      "The API server rejects an object of a kind, or of a version of it, that its API group does not have; usually it is misspelled.",
 	Fix:      "Correct the kind or the apiVersion.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkKindExists(b, o) })
@@ -300,9 +298,11 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/list-key-unique",
 	Severity: contract.Error,
 	Source:   kubernetes("Merge strategy", "reference/using-api/server-side-apply/"),
-	Why:      "The installer uses server-side apply. It rejects an object with two list items of equal keys, such as two environment variables with the same name or two ports with the same number.",
+	Why:      "The installer uses server-side apply. It rejects an object with two list items of equal keys, such as two environment variables with the same name, two ports with the same number, or two equal CEL rules of a field. clusterctl creates objects without it, so in a release some of them are only a warning.",
 	Fix:      "Remove one of the items.",
-	Check:    eachObject(checkListKeys),
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkListKeys(b, o) })
+	},
 }, {
 	ID:       "bundle/workload-valid",
 	Severity: contract.Error,
@@ -333,32 +333,30 @@ var bundleRules = []contract.Rule{{
 	Check:    eachObject(checkExpressions),
 }}
 
-// checkKindExists compares with the kinds of Kubernetes, in any version, and of cert-manager.
+// checkKindExists compares with the kinds of Kubernetes and cert-manager.
 func checkKindExists(b *contract.Bundle, o *contract.Object) []contract.Finding {
-	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
-	_, wasRemoved := removed[gv.String()]
-	kinds := kindsOf(gv.Group)
-	if err != nil || gv.Empty() || wasRemoved || o.Kind.Kind == "" || len(kinds) == 0 || kinds[o.Kind.Kind] || b.Defined(o.Kind.Group, o.Kind.Kind) != nil {
+	if b.Defined(o.Kind.Group, o.Kind.Kind) != nil || len(checkNoLongerServed(o)) > 0 {
 		return nil
 	}
-	return []contract.Finding{o.At("kind").Finding("the group %s has no kind %s", contract.QuotedGroup(gv.Group), o.Kind.Kind)}
+	return checkKind(knownKinds(), o)
 }
 
-// kindsOf returns the kinds of a group; none for a group whose kinds are unknown.
-func kindsOf(group string) map[string]bool {
-	kinds := map[string]bool{}
-	switch group {
-	case object.CertManagerGroup:
-		return map[string]bool{"Certificate": true, "CertificateRequest": true, "Issuer": true, "ClusterIssuer": true}
-	case object.CustomResourceDefinition.Group:
-		return map[string]bool{"CustomResourceDefinition": true}
-	}
-	for known := range scheme.Scheme.AllKnownTypes() {
-		if known.Group == group {
-			kinds[known.Kind] = true
-		}
+// knownKinds have the kinds of Kubernetes and cert-manager.
+var knownKinds = sync.OnceValue(func() *runtime.Scheme {
+	kinds := typesOf(scheme.AddToScheme, apiextensionsv1.AddToScheme)
+	for _, kind := range []string{"Certificate", "CertificateRequest", "Issuer", "ClusterIssuer"} {
+		kinds.AddKnownTypeWithName(schema.GroupVersionKind{Group: object.CertManagerGroup, Version: "v1", Kind: kind}, &metav1.PartialObjectMetadata{})
 	}
 	return kinds
+})
+
+// checkNoLongerServed finds a version of a kind that Kubernetes has removed.
+func checkNoLongerServed(o *contract.Object) []contract.Finding {
+	version := o.At("apiVersion")
+	if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
+		return nil
+	}
+	return []contract.Finding{version.Finding("%s is no longer served", version.Text())}
 }
 
 const (

@@ -78,7 +78,12 @@ var clusterTemplateRules = []contract.Rule{{
 	Fix:      "Correct the field.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachTemplateFile("", func(t *contract.Template) []contract.Finding {
-			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkDecodesInTemplate))
+			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkDecodesInTemplate), each(t.Objects, func(o *contract.Object) []contract.Finding {
+				if isOfClusterAPI(o) {
+					return checkKind(clusterAPITypes(), o)
+				}
+				return checkKindExists(b, o)
+			}))
 		})(b)
 	},
 }, {

@@ -110,11 +110,11 @@ func checkClusterWide(b *contract.Bundle) []contract.Finding {
 		return nil
 	}
 	everywhere := b.ClusterWideGrants()
-	for _, d := range notTemplates(b) {
+	for _, d := range b.WithRole() {
 		watch := contract.Need(lowerPlural(d), "list", "watch")
 		_, lacks := b.Grants.Lacks(d.Group, watch)
 		verb, lacksEverywhere := everywhere.Lacks(d.Group, watch)
-		if lacks || !lacksEverywhere || d.At("spec", "scope").Text() == "Cluster" && lacks {
+		if d.Template || lacks || !lacksEverywhere {
 			continue // rbac/own-types reports a missing permission
 		}
 		for _, binding := range b.OfKind(object.RoleBinding) {
