@@ -71,7 +71,7 @@ func processOf(objects InstallerObjects, now time.Time) Process {
 		}
 		return process
 	}
-	problem := problemOf(objects)
+	problem := problemOf(objects, now)
 	switch ready := slices.ContainsFunc(objects.Pods, isReady); {
 	case ready && !isCurrent(objects.Deployment):
 		process.State, process.Cause = Starting, strings.TrimSuffix("the pods of Deployment "+objects.name()+" are being replaced: "+problem, ": ")
@@ -118,12 +118,24 @@ func absent(objects InstallerObjects) (state ProcessState, cause, action string)
 }
 
 // problemOf returns the cause that keeps the pods from working; empty if they only need time.
-func problemOf(objects InstallerObjects) string {
-	problem := podproblem.OfPods(objects.Pods, nil)
+func problemOf(objects InstallerObjects, now time.Time) string {
+	starts := func(pod corev1.Pod) bool { return starts(pod, now) }
+	problem := podproblem.OfPods(slices.DeleteFunc(slices.Clone(objects.Pods), starts), nil)
 	if cause := podproblem.OfDeployment(*objects.Deployment); problem == "" && cause != "" {
 		problem = "Deployment " + objects.name() + ": " + cause
 	}
 	return problem
+}
+
+// startLimit is the time in which the first probe of a container should succeed.
+const startLimit = time.Minute
+
+// starts reports whether a container of a pod runs for the first time, and since a short time: its first probe may not have been made.
+func starts(pod corev1.Pod, now time.Time) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool {
+		running := container.State.Running
+		return running != nil && container.RestartCount == 0 && now.Before(running.StartedAt.Add(startLimit))
+	})
 }
 
 func isReady(pod corev1.Pod) bool {

@@ -40,6 +40,9 @@ func terminated(reason, message string) corev1.ContainerState {
 }
 
 func TestProcess_Causes(t *testing.T) {
+	since := func(seconds int) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second))}}
+	}
 	none, run := corev1.ContainerState{}, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	pending := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
@@ -60,6 +63,8 @@ func TestProcess_Causes(t *testing.T) {
 		"works":                  {1, current, []corev1.Pod{pod(true, run, none)}, true, Running, ""},
 		"waits for the lease":    {1, current, []corev1.Pod{pod(true, run, none)}, false, Starting, "no process holds Lease ns/capi-installer"},
 		"creating":               {1, current, []corev1.Pod{pod(false, waiting("ContainerCreating", ""), none)}, false, Starting, "is being started"},
+		"before its first probe": {1, current, []corev1.Pod{pod(false, since(5), none)}, false, Starting, "is being started"},
+		"a failing probe":        {1, current, []corev1.Pod{pod(false, since(90), none)}, false, Stopped, "its probe has not succeeded yet"},
 		"no pod yet":             {1, current, nil, false, Starting, "is being started"},
 		"image":                  {1, current, []corev1.Pod{pod(false, waiting("ErrImagePull", "not found"), none)}, true, Stopped, "ErrImagePull: not found"},
 		"crash":                  {1, current, []corev1.Pod{pod(false, waiting("CrashLoopBackOff", ""), terminated("Error", "a\nlast line\n"))}, true, Stopped, "CrashLoopBackOff, exit code 1: last line"},
