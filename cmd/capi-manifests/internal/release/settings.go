@@ -78,18 +78,18 @@ func parseSettings(content []byte) (settings Settings, err error) {
 	return settings, nil
 }
 
-func parseSpec(document []byte) (v1alpha1.ClusterAPISpec, error) {
-	var cluster struct {
-		v1alpha1.ClusterAPI     `json:",inline"`
-		v1alpha1.ClusterAPISpec `json:",inline"`
+// parseSpec returns the spec of a ClusterAPI object, of a patch for one, or a document that is the spec itself.
+func parseSpec(document []byte) (spec v1alpha1.ClusterAPISpec, err error) {
+	var keys map[string]any
+	if err := yaml.Unmarshal(document, &keys); err != nil {
+		return spec, err
 	}
-	if err := yaml.UnmarshalStrict(document, &cluster); err != nil {
-		return v1alpha1.ClusterAPISpec{}, err
+	if keys["kind"] == nil && keys["spec"] == nil {
+		return spec, yaml.UnmarshalStrict(document, &spec)
 	}
-	if cluster.Kind == "" {
-		return cluster.ClusterAPISpec, nil
-	}
-	return cluster.Spec, nil
+	var cluster v1alpha1.ClusterAPI
+	err = yaml.UnmarshalStrict(document, &cluster)
+	return cluster.Spec, err
 }
 
 // CheckSettings returns an error for each setting in a file that does not apply to its bundle. Settings of other components are ignored,
