@@ -393,8 +393,12 @@ func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
 
 func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 	h := newHarness(t)
+	owner := &corev1.ConfigMap{}
+	owner.Namespace, owner.Name = namespace, "owner"
+	h.must(h.Create(t.Context(), owner))
 	theirs := &corev1.ConfigMap{}
 	theirs.Namespace, theirs.Name, theirs.Data = namespace, "theirs", map[string]string{"value": "theirs"}
+	theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
 	h.must(h.Create(t.Context(), theirs))
 	h.release(core(configMap("theirs", "ours")), aws())
 	h.start("4.22.0")
@@ -406,10 +410,13 @@ func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 	theirs.Annotations = map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
 	h.must(h.Update(t.Context(), theirs))
 	h.settled("4.22.0-1")
-	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
-	if theirs.Data["value"] != "ours" {
-		t.Errorf("the adopted ConfigMap has value %q", theirs.Data["value"])
-	}
+	h.eventually("the garbage collector no longer deletes the adopted ConfigMap with its former owner", func() error {
+		h.must(h.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+		if theirs.Data["value"] != "ours" || theirs.OwnerReferences != nil {
+			return fmt.Errorf("the adopted ConfigMap has value %q and owners %v", theirs.Data["value"], theirs.OwnerReferences)
+		}
+		return nil
+	})
 }
 
 func TestUpgrade_UnavailableReleaseKeepsPreviousRunning(t *testing.T) {

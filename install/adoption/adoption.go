@@ -111,7 +111,8 @@ func Possible(o engine.Object, former Candidates) bool {
 
 // Finish removes the adopt-existing annotation from objects that a revision has adopted, so
 // that their state does not depend on their history. With it, it removes instructions to other controllers about fields that the
-// installer now owns, unless the manifest has them.
+// installer now owns, unless the manifest has them, and the owner references: the garbage collector would delete the object together
+// with its former owner. No manifest has any.
 func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine.Result) error {
 	var manifests map[object.Identity]*unstructured.Unstructured
 	var failed []error
@@ -123,13 +124,7 @@ func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine
 		if manifests == nil {
 			manifests = revision.ByIdentity(rev.Phases)
 		}
-		removed := map[string]any{v1alpha1.AdoptAnnotation: nil}
-		for _, name := range o.Instructions {
-			if manifest := manifests[o.Identity]; manifest == nil || manifest.GetAnnotations()[name] == "" {
-				removed[name] = nil
-			}
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": removed}})
+		patch, err := json.Marshal(map[string]any{"metadata": released(o, manifests[o.Identity])})
 		if err != nil {
 			return fmt.Errorf("encoding a patch: %w", err)
 		}
@@ -138,6 +133,21 @@ func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// released returns a merge patch of the metadata that removes the traces of the former owner from an adopted object.
+func released(o engine.Object, manifest *unstructured.Unstructured) map[string]any {
+	annotations := map[string]any{v1alpha1.AdoptAnnotation: nil}
+	for _, name := range o.Instructions {
+		if manifest == nil || manifest.GetAnnotations()[name] == "" {
+			annotations[name] = nil
+		}
+	}
+	metadata := map[string]any{"annotations": annotations}
+	if o.Referenced {
+		metadata["ownerReferences"] = nil
+	}
+	return metadata
 }
 
 // Formerly maps each CRD that is no longer unmanaged to the number of the newest version

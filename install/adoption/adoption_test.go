@@ -244,6 +244,25 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	}
 }
 
+// The garbage collector must not delete an adopted object together with its former owner.
+func TestFinish_RemovesOwnerReferences(t *testing.T) {
+	var sent string
+	adopter := &Adopter{Writer: patchWriter(func(o client.Object, patch client.Patch) error {
+		data, err := patch.Data(o)
+		sent = string(data)
+		return err
+	})}
+	owned := found(engine.Idle, settings("owned"))
+	owned.Adoptable, owned.Referenced, owned.Owner = true, true, engine.VersionOwner("4.22.0-1")
+	rev := engine.Revision{Name: "4.22.0-1", Phases: []revision.Phase{{Name: "core", Part: revision.Part{Owner: "4.22.0-1"}}}}
+	if err := adopter.Finish(t.Context(), rev, engine.Result{Phases: []engine.Phase{{Objects: []engine.Object{owned}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"annotations":{"` + v1alpha1.AdoptAnnotation + `":null},"ownerReferences":null}}`; sent != want {
+		t.Errorf("patch is %s, want %s", sent, want)
+	}
+}
+
 func TestFormerly(t *testing.T) {
 	versions := []v1alpha1.Version{{Revision: 1, UnmanagedCRDs: []string{"a", "b"}}, {Revision: 2, UnmanagedCRDs: []string{"a"}}}
 	if diff := cmp.Diff(map[string]int64{"a": 2}, Formerly(versions, []string{"b"})); diff != "" {

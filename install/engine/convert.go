@@ -78,7 +78,7 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 	out := Object{
 		Reference: referenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
 		Action: Action(result.Action()), Ready: result.IsComplete(), Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
-		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOf(actual),
+		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOf(actual), Referenced: len(actual.GetOwnerReferences()) > 0,
 		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,
 	}
 	out.Owner = o.ownerIn(result)

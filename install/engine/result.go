@@ -81,6 +81,8 @@ type Object struct {
 	Replaced []string
 	// Instructions are the annotations that make another controller write the object, or claim it.
 	Instructions []string
+	// Referenced is set if the object has owner references. The garbage collector deletes it together with its owners.
+	Referenced bool
 	// Adoptable is set if the object in the cluster has the annotation adopt-existing.
 	Adoptable bool
 	// Owner is the controller of the object; zero if it has none.
