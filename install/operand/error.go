@@ -29,10 +29,16 @@ func (e *ImageError) Error() string {
 	case e.Reference == "":
 		return fmt.Sprintf("bundle %s of transport ConfigMaps is invalid: %v", e.Name, e.Err)
 	case e.Overridden:
-		return fmt.Sprintf("image %s (%s, from spec.imageOverrides): cannot read its contents: %v", e.Name, e.Reference, e.Err)
+		return fmt.Sprintf("image %s (%s, from spec.imageOverrides): cannot read its contents: %s", e.Name, e.Reference, e.cause())
 	default:
-		return fmt.Sprintf("image %s (%s): cannot read its contents: %v", e.Name, e.Reference, e.Err)
+		return fmt.Sprintf("image %s (%s): cannot read its contents: %s", e.Name, e.Reference, e.cause())
 	}
+}
+
+// cause returns the text of the error without the reference, because each *extractor.Error repeats it.
+func (e *ImageError) cause() string {
+	image := "image " + e.Reference
+	return strings.NewReplacer(image+": ", "", image+", ", "").Replace(e.Err.Error())
 }
 
 func (e *ImageError) Unwrap() error { return e.Err }
