@@ -52,6 +52,8 @@ func TestClusterctl_JudgesReleases(t *testing.T) {
 		"ImageWithPort":        {old: manager, new: "localhost:5000/a/b:v1"},
 		"ImageInvalid":         {old: manager, new: "registry.example.com/UPPER:v1"},
 		"InitImage":            {old: init, new: "busybox"},
+		"EqualVariables":       {old: manager, new: manager + ", env: [{name: A}, {name: A}]"},
+		"UnknownVersion":       {old: "apps/v1", new: "apps/v2"},
 		"SpacesInVariable":     {old: "labels: {app: manager}", new: "labels: {app: manager, feature: \"${ FEATURE }\"}"},
 		"InvalidVariable":      {old: "labels: {app: manager}", new: "labels: {app: manager, feature: \"${FEATURE\"}"},
 		"TwoNamespaces":        {old: "kind: ServiceAccount", new: "kind: Namespace"},

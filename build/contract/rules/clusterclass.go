@@ -283,14 +283,18 @@ func checkTopologies(release *contract.ReleaseFiles, t *contract.Template) []con
 		if o.Kind.Group != contract.CoreGroup || o.Kind.Kind != "Cluster" || name.Text() == "" || namespace.Exists() {
 			return nil
 		}
+		var reasons [][]contract.Finding // of each ClusterClass that the variable in the name can stand for
 		for _, file := range append([]*contract.Template{t}, release.Templates...) {
 			for _, class := range file.Objects {
 				if class.Kind.Kind == clusterClass && class.Name == name.Text() {
-					return checkTopology(topology, class)
+					reasons = append(reasons, checkTopology(topology, class))
 				}
 			}
 		}
-		if contract.IsUnknown(name.Text()) {
+		switch {
+		case len(reasons) > 0:
+			return slices.MinFunc(reasons, func(a, b []contract.Finding) int { return len(a) - len(b) })
+		case contract.IsUnknown(name.Text()):
 			return nil
 		}
 		return []contract.Finding{name.Finding("ClusterClass %s not found in the release", name.Text())}

@@ -36,7 +36,7 @@ func checkListKeys(b *contract.Bundle, o *contract.Object) []contract.Finding {
 	return findings
 }
 
-var acceptedOnCreate = regexp.MustCompile(`[cC]ontainers\[[0-9]+\]\.(env|ports)\[|x-kubernetes-validations\[`)
+var acceptedOnCreate = regexp.MustCompile(`[cC]ontainers\[[0-9]+\]\.(env|ports)$|x-kubernetes-validations\[`)
 
 func equalKeys(o *contract.Object) (findings []contract.Finding) {
 	if o.Kind == object.CustomResourceDefinition {
