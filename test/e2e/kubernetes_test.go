@@ -140,6 +140,8 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.statusAsViewer()
 	k.plansNothing("1.0.0")
 	k.restoresCertificate()
+	k.revertsDrift()
+	k.rejectsAnotherOwner()
 	p.terminate()
 
 	docker.Version = "v1.1.0"
@@ -220,6 +222,33 @@ func (k *kubernetes) restoresCertificate() {
 	k.within(soon, "the deleted Secret is restored", func() error { return restored(secret.UID) })
 	k.must(k.Patch(k.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"data": {"tls.crt": ""}}`))))
 	k.within(soon, "the changed Secret is restored", func() error { return restored("") })
+}
+
+// managed is a Deployment of the core provider.
+const managed = "deployment/cluster-api-controller-manager"
+
+// revertsDrift scales a Deployment to zero.
+func (k *kubernetes) revertsDrift() {
+	k.Helper()
+	k.kubectl("scale", managed, "--namespace", v1alpha1.KubernetesNamespaces.Operand, "--replicas=0")
+	k.eventually("the replicas are restored", func() error {
+		if replicas := k.kubectl("get", managed, "--namespace", v1alpha1.KubernetesNamespaces.Operand, "--output=jsonpath={.spec.replicas}"); replicas != "1" {
+			return fmt.Errorf("%s replicas", replicas)
+		}
+		return nil
+	})
+}
+
+// rejectsAnotherOwner writes the owner of an object as an administrator: an admission policy rejects it.
+func (k *kubernetes) rejectsAnotherOwner() {
+	k.Helper()
+	k.eventually("the policy rejects another owner", func() error { // the API server needs a moment for a new policy
+		_, err := k.Cluster.Kubectl(k.Context(), "annotate", managed, "--namespace", v1alpha1.KubernetesNamespaces.Operand, "--overwrite", "--dry-run=server", v1alpha1.OwnersAnnotation+"=[]")
+		if err == nil || !strings.Contains(err.Error(), "only the Cluster API installer writes") {
+			return fmt.Errorf("answer: %w", err)
+		}
+		return nil
+	})
 }
 
 // statusAsViewer runs the commands that read an installation as a user with ClusterRole view only.
