@@ -26,7 +26,7 @@ type contest struct {
 	reverts int
 	// last is the time of the last revert.
 	last time.Time
-	// change describes the object, the fields and the field managers.
+	// change describes the object, the fields, the field managers, and the annotations that address other controllers.
 	change string
 }
 
@@ -77,13 +77,22 @@ func (c contests) after(result engine.Result, of scope, now time.Time) contests 
 		if now.After(known.last.Add(known.memory())) {
 			known = contest{}
 		}
-		if known.change = o.String() + " (" + cmp.Or(o.Change, externalChange(o.Action)) + ")"; !o.Paused {
+		if known.change = changeOf(o); !o.Paused {
 			known.reverts, known.last = known.reverts+1, now
 		}
 		out[o.Identity] = known
 	}
 	maps.DeleteFunc(out, func(_ object.Identity, known contest) bool { return now.After(known.last.Add(known.memory())) })
 	return out
+}
+
+// changeOf describes an object that another actor has changed, with the annotations that can make it do so.
+func changeOf(o engine.Object) string {
+	change := cmp.Or(o.Change, externalChange(o.Action))
+	if len(o.Instructions) > 0 {
+		change += ", annotated " + text.First(3, o.Instructions)
+	}
+	return o.String() + " (" + change + ")"
 }
 
 // contend counts the reverts of an attempt, and returns the contests of its version.

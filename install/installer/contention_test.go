@@ -48,6 +48,21 @@ func TestContests_Fighter(t *testing.T) {
 	}
 }
 
+// An administrator has annotated a CRD for cert-manager. Without the annotation, cert-manager stops.
+func TestContests_NameAnnotations(t *testing.T) {
+	var c contests
+	result, now := reconciled(engine.Recovered, false), time.Now()
+	result.Phases[0].Objects[0].Change = `fields .spec.caBundle, changed by field manager "cert-manager-cainjector"`
+	result.Phases[0].Objects[0].Instructions = []string{"cert-manager.io/inject-ca-from"}
+	for range 3 {
+		c = c.after(result, maintenance, now)
+	}
+	const want = `ConfigMap a (fields .spec.caBundle, changed by field manager "cert-manager-cainjector", annotated cert-manager.io/inject-ca-from)`
+	if message, _ := c.message(now); !strings.HasSuffix(message, want) {
+		t.Errorf("message %q, want %q at its end", message, want)
+	}
+}
+
 // While a version is rolled out, its own creates and updates are no reverts.
 func TestContests_Rollout(t *testing.T) {
 	var c contests

@@ -35,10 +35,11 @@ func (j judged) certificate(ctx context.Context, cluster Cluster) judged {
 		j.err = errors.Join(j.err, err)
 		return j
 	}
-	command := fmt.Sprintf("kubectl delete --namespace=%s secret/%s", secret.GetNamespace(), name)
+	command := "kubectl delete --namespace=" + secret.GetNamespace()
 	if creator := secret.GetAnnotations()[certificateName]; creator != "" {
-		command += " certificate.cert-manager.io/" + creator
+		command += " certificate.cert-manager.io/" + creator // first: it would create the Secret again
 	}
+	command += " secret/" + name
 	return j.reject(reason.Collision, fmt.Sprintf("%s (%s) has the certificate of Service %s, which the installer issues; to have it do so: %s",
 		object.Describe(secret), collision.OwnerOf(secret), j.desired.GetName(), command))
 }

@@ -23,7 +23,7 @@ func TestCheck_SecretOfAnotherIssuer(t *testing.T) {
 		"ours":       {secret: "labels: {capi-operator.openshift.io/serving-cert-of: webhook}", desired: service},
 		"of another": {secret: "managedFields: [{manager: me}]", desired: service, want: []string{"Secret capi/cert (written by me) has the certificate of Service webhook, which the installer issues; to have it do so: kubectl delete --namespace=capi secret/cert"}},
 		"of cert-manager": {secret: "annotations: {cert-manager.io/certificate-name: serving}", desired: service,
-			want: []string{"Secret capi/cert (no owner) has the certificate of Service webhook, which the installer issues; to have it do so: kubectl delete --namespace=capi secret/cert certificate.cert-manager.io/serving"}},
+			want: []string{"Secret capi/cert (no owner) has the certificate of Service webhook, which the installer issues; to have it do so: kubectl delete --namespace=capi certificate.cert-manager.io/serving secret/cert"}},
 		"a Service without certificate": {secret: "annotations: {}", desired: "{apiVersion: v1, kind: Service, metadata: {name: webhook, namespace: capi}}"},
 	} {
 		c := &cluster{}
