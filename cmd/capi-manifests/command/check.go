@@ -18,7 +18,8 @@ import (
 
 const checkLong = `Test a cluster for the installer: the version of Kubernetes, the APIs that it needs, and, with a dry run of each object
 of deploy/kubernetes, or of manifests in OpenShift, your permissions and the admission policies of the cluster. Objects in namespaces
-that do not exist yet cannot be checked. "plan --against" checks the objects of providers.
+that do not exist yet cannot be checked. "plan --against" checks the objects of providers, and reads their
+images from the registries as this machine reaches them.
 
 Without --pre, the installer itself is checked afterwards, as by status. Nothing is written. The exit code is 1 if a check fails.`
 

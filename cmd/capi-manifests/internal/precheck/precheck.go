@@ -111,13 +111,27 @@ func Result(checks []Check) error {
 	return &FailedError{failed}
 }
 
-// Table writes the checks: all objects that passed are one line.
+// Table writes the checks: all objects that passed are one line, and so are objects that cannot be checked for the same reason.
 func Table(w *bytes.Buffer, checks []Check) {
-	passed, rows := 0, [][]string{}
+	passed, rows, unknown := 0, [][]string{}, map[string]int{}
+	for _, check := range checks {
+		if check.Verdict == Unknown {
+			unknown[check.Details]++
+		}
+	}
 	for i, check := range checks {
-		if i > len(required) && check.Verdict == OK && check.Details == "" {
+		alike := unknown[check.Details]
+		switch {
+		case i > len(required) && check.Verdict == OK && check.Details == "":
 			passed++
 			continue
+		case check.Verdict == Unknown && alike == 0: // in the line of another object
+			continue
+		case check.Verdict == Unknown && alike > 1:
+			check.Name = check.Name + " and " + term.Plural(alike-1, "other object", "other objects")
+		}
+		if check.Verdict == Unknown {
+			unknown[check.Details] = 0
 		}
 		rows = append(rows, []string{string(check.Verdict), check.Name, check.Details})
 	}
