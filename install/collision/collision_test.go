@@ -18,14 +18,14 @@ import (
 func TestOwnerOf(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`{}`: "no owner",
-		`{ownerReferences: [{kind: Namespace, name: a}]}`:                                                    "owned by Namespace a",
-		`{ownerReferences: [{kind: Namespace, name: a}, {kind: CoreProvider, name: capi, controller: true}]}`: "owned by CoreProvider capi",
-		`{ownerReferences: [{kind: Namespace, name: a}], managedFields: [{manager: clusterctl}]}`:            "owned by Namespace a",
-		`{managedFields: [{manager: clusterctl}]}`:                                                           "written by clusterctl",
+		`{ownerReferences: [{kind: Namespace, name: a}]}`:                                                                "owned by Namespace a",
+		`{ownerReferences: [{kind: Namespace, name: a}, {kind: CoreProvider, name: capi, controller: true}]}`:            "owned by CoreProvider capi",
+		`{ownerReferences: [{kind: Namespace, name: a}], managedFields: [{manager: clusterctl}]}`:                        "owned by Namespace a",
+		`{managedFields: [{manager: clusterctl}]}`:                                                                       "written by clusterctl",
 		`{managedFields: [{manager: kubectl}, {manager: helm}, {manager: kubectl}, {manager: kube-controller-manager}]}`: "written by helm and kubectl",
-		`{managedFields: [{manager: kube-controller-manager, subresource: status}]}`:                         "no owner",
-		`{annotations: {meta.helm.sh/release-name: capi}, labels: {app.kubernetes.io/managed-by: Helm}}`:     "managed by Helm, Helm release capi",
-		`{labels: {kustomize.toolkit.fluxcd.io/name: infra}, managedFields: [{manager: flux}]}`:              "Flux Kustomization infra, written by flux",
+		`{managedFields: [{manager: kube-controller-manager, subresource: status}]}`:                                     "no owner",
+		`{annotations: {meta.helm.sh/release-name: capi}, labels: {app.kubernetes.io/managed-by: Helm}}`:                 "managed by Helm, Helm release capi",
+		`{labels: {kustomize.toolkit.fluxcd.io/name: infra}, managedFields: [{manager: flux}]}`:                          "Flux Kustomization infra, written by flux",
 	} {
 		found := &corev1.ConfigMap{}
 		if err := yaml.Unmarshal([]byte("metadata: "+metadata), found); err != nil {

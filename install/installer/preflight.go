@@ -154,7 +154,7 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(like.GroupVersionKind())
 	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
-	if o.cache != nil && object.GroupKind(like) != object.Secret { // it would watch all Secrets
+	if o.cache != nil && object.GroupKind(like) != object.Secret {                                                                            // it would watch all Secrets
 		err = o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
 	if apierrors.IsNotFound(err) {
