@@ -68,6 +68,7 @@ type harness struct {
 	requests requestLog        // dry runs and writes of the installer, with the status of each answer
 	finished tally             // reconciles of each controller
 
+	pod             string        // of the installer; without one, nothing is rehearsed
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default
@@ -292,7 +293,7 @@ func (h *harness) start(release string) {
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
 	}
 	options := install.Options{
-		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask,
+		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask, Pod: h.pod, Program: "/usr/bin/capi-installer",
 		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout,
 	}
 	if h.registries {

@@ -66,6 +66,9 @@ type Options struct {
 	Release string
 	// Identity is the identity of the process in the Lease; empty without leader election.
 	Identity string
+	// Pod is the name of the pod of the process, whose image rehearses new pods; empty outside of a pod, where nothing is rehearsed. Program
+	// is the path of the program in that image.
+	Pod, Program string
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
 	// Fetcher returns the bundles of an image.
@@ -250,6 +253,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	reconciler.Applier.DropVersions = reconciler.Remover.DropVersions
+	reconciler.Applier.Rehearsal = installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program}
 	reconciler.Applier.Preflight = installer.Preflight{Live: live, DryRuns: replacer, Instance: reconciler.Remover.Instance}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).

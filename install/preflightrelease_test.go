@@ -119,9 +119,5 @@ func TestPreflight_BreakingCRDChange(t *testing.T) {
 // accept sets spec.acceptedRisks.
 func (h *harness) accept(risks ...v1alpha1.AcceptedRisk) {
 	h.Helper()
-	h.eventually("spec.acceptedRisks is written", func() error {
-		cluster := h.clusterAPI()
-		cluster.Spec.AcceptedRisks = risks
-		return h.Update(h.Context(), cluster)
-	})
+	h.setSpec(func(spec *v1alpha1.ClusterAPISpec) { spec.AcceptedRisks = risks })
 }

@@ -22,6 +22,8 @@ type Options struct {
 	// ExistingRules are rules that the installer has in any case; they are omitted.
 	// Their field Why is ignored.
 	ExistingRules []Rule
+	// Rehearsals is set for an installer that rehearses releases. Without the permission, it installs them without a rehearsal.
+	Rehearsals bool
 	// Namespaces are the installer's; the zero value means OpenShift's.
 	Namespaces v1alpha1.Namespaces
 }
@@ -29,7 +31,7 @@ type Options struct {
 // MinimalRules returns the rules that the installer needs for objects, as permission.MinimalRules does.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
 	return permission.MinimalRules(objects, permission.Options{
-		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules,
+		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules, Rehearsals: options.Rehearsals,
 		CachedNamespace: cmp.Or(options.Namespaces, v1alpha1.OpenShiftNamespaces).Operand, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	})
 }

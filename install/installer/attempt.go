@@ -64,9 +64,10 @@ type Applier struct {
 	Certificates servingcert.Issuer
 	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
 	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
-	// Permissions checks the permissions for a version before it is rolled out, and Preflight its objects.
+	// Permissions checks the permissions for a version before it is rolled out, Preflight its objects, and Rehearsal its pods.
 	Permissions Permissions
 	Preflight   Preflight
+	Rehearsal   Rehearsal
 
 	plans     planner
 	certified certified
@@ -116,7 +117,7 @@ type attempt struct {
 //     the kinds of its objects;
 //  2. create the certificate authority, and write its bundle into the objects that trust it;
 //  3. leave out the objects that it no longer controls, if the version was superseded;
-//  4. judge all objects of a new version before the first one is written;
+//  4. judge all objects of a new version, and rehearse its pods, before the first one is written;
 //  5. check its unmanaged CRDs, where OpenShift's checker does not;
 //  6. apply its phases, and adopt objects;
 //  7. issue the certificates of its Services.

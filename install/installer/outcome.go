@@ -65,7 +65,10 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Collision, a.collisions(), nil)
 	add(reason.Contested, a.contested, nil)
 	var migrating *removal.MigratingError
+	var rehearsing *rehearsingError
 	switch {
+	case errors.As(a.err, &rehearsing):
+		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + rehearsing.Error(), Recheck: rehearsalPause})
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):

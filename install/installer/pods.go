@@ -78,12 +78,14 @@ func (r *Reconciler) causeOf(ctx context.Context, reference engine.Reference) st
 		return r.unread(ctx, err)
 	}
 	events := &corev1.EventList{}
-	onlyPods := client.MatchingFields{"involvedObject.kind": "Pod", "type": corev1.EventTypeWarning}
-	if err := r.Live.List(ctx, events, client.InNamespace(reference.Namespace), onlyPods, client.Limit(maxEvents)); err != nil {
+	if err := r.Live.List(ctx, events, client.InNamespace(reference.Namespace), warningsAboutPods, client.Limit(maxEvents)); err != nil {
 		_ = r.unread(ctx, err) // the status of the pods may have the cause
 	}
 	return cmp.Or(podproblem.OfPods(pods.Items, events.Items), podproblem.OfDeployment(*deployment))
 }
+
+// warningsAboutPods selects events.
+var warningsAboutPods = client.MatchingFields{"involvedObject.kind": "Pod", "type": corev1.EventTypeWarning}
 
 // maxEvents limits the warnings that are read.
 const maxEvents = 500

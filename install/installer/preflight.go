@@ -50,14 +50,30 @@ func (r *Applier) preflight(ctx context.Context, s state, a attempt) ([]prefligh
 	if p.Live == nil {
 		return nil, nil
 	}
-	found, err := r.judge(ctx, s, a, r.Engine.Reader)
-	if err != nil {
-		return nil, err
-	}
-	if preflight.Blocking(found) == nil {
+	found, err := r.judgeAndRehearse(ctx, s, a)
+	if err == nil && preflight.Blocking(found) == nil {
 		p.passed, p.notes = a.plan.key(), found
 	}
-	return found, nil
+	return found, err
+}
+
+// judgeAndRehearse returns the findings about a version. If there are none that stop it, its pods are rehearsed; then the version is judged again, because
+// time has passed.
+func (r *Applier) judgeAndRehearse(ctx context.Context, s state, a attempt) (found []preflight.Finding, err error) {
+	rehearsing := r.Rehearsal.of(a.plan)
+	if !rehearsing {
+		if found, err = r.judge(ctx, s, a, r.Engine.Reader); err != nil || preflight.Blocking(found) != nil {
+			return found, err
+		}
+	}
+	tested, err := r.rehearse(ctx, s, a)
+	if err != nil || preflight.Blocking(tested) != nil {
+		return tested, err
+	}
+	if rehearsing {
+		found, err = r.judge(ctx, s, a, r.Engine.Reader)
+	}
+	return append(found, tested...), err
 }
 
 // judge returns the findings about a version. Without a cache, all objects are read from the API server.

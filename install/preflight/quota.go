@@ -75,19 +75,15 @@ func (n *need) add(one judged) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.desired.Object, deployment); err != nil {
 		return fmt.Errorf("decoding %s: %w", object.Describe(one.desired), err)
 	}
-	replicas := 1
-	if deployment.Spec.Replicas != nil {
-		replicas = int(*deployment.Spec.Replicas)
-	}
 	pod := podUsage(&corev1.Pod{Spec: deployment.Spec.Template.Spec})
 	if one.missing {
-		add(n.lasting, pod, replicas)
+		add(n.lasting, pod, replicasOf(deployment.Spec))
 		return nil
 	}
 	if n.surge[one.phase] == nil {
 		n.surge[one.phase] = corev1.ResourceList{}
 	}
-	add(n.surge[one.phase], pod, surgeOf(deployment.Spec.Strategy, replicas))
+	add(n.surge[one.phase], pod, Surge(deployment.Spec))
 	return nil
 }
 
@@ -159,8 +155,17 @@ func podUsage(pod *corev1.Pod) corev1.ResourceList {
 	return out
 }
 
-// surgeOf returns the number of additional pods while a Deployment is rolled out.
-func surgeOf(strategy appsv1.DeploymentStrategy, replicas int) int {
+// replicasOf returns the number of pods of a Deployment.
+func replicasOf(spec appsv1.DeploymentSpec) int {
+	if spec.Replicas == nil {
+		return 1
+	}
+	return int(*spec.Replicas)
+}
+
+// Surge returns the number of additional pods while a Deployment is rolled out; 0 if it has no pods.
+func Surge(spec appsv1.DeploymentSpec) int {
+	strategy := spec.Strategy
 	if strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return 0
 	}
@@ -168,7 +173,7 @@ func surgeOf(strategy appsv1.DeploymentStrategy, replicas int) int {
 	if strategy.RollingUpdate != nil && strategy.RollingUpdate.MaxSurge != nil {
 		surge = *strategy.RollingUpdate.MaxSurge
 	}
-	number, err := intstr.GetScaledValueFromIntOrPercent(&surge, replicas, true)
+	number, err := intstr.GetScaledValueFromIntOrPercent(&surge, replicasOf(spec), true)
 	if err != nil {
 		return 0 // the API server rejects the Deployment
 	}

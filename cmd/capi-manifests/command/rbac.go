@@ -97,7 +97,7 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Namespaces: f.profile.Namespaces()})
+	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Rehearsals: true, Namespaces: f.profile.Namespaces()})
 	roles := rbac.RolesOf(rules, f.name, labels, f.profile.Namespaces().Operator)
 	switch f.format {
 	case cli.YAML:
