@@ -32,7 +32,11 @@ func TestMain(m *testing.M) {
 }
 
 // TestJourney runs all steps, except the long ones with go test -short. A step needs the result of the steps before it.
-func TestJourney(t *testing.T) {
+func TestJourney(t *testing.T) { travel(t, (*Journey).Steps) }
+
+// travel starts a node and runs steps on it.
+func travel(t *testing.T, steps func(*Journey) []Step) {
+	t.Helper()
 	began := time.Now()
 	report := func(format string, arguments ...any) {
 		fmt.Printf("    %4.0f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
@@ -47,7 +51,7 @@ func TestJourney(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, step := range j.Steps() {
+	for _, step := range steps(j) {
 		if testing.Short() && step.Long {
 			continue
 		}
