@@ -246,6 +246,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: secrets.Begin}, Permissions: permissions,
+			Rehearsal: installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program},
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Status: writer, PolicyDelay: options.PolicyDelay},
@@ -253,7 +254,6 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	reconciler.Applier.DropVersions = reconciler.Remover.DropVersions
-	reconciler.Applier.Rehearsal = installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program}
 	reconciler.Applier.Preflight = installer.Preflight{Live: live, DryRuns: replacer, Instance: reconciler.Remover.Instance}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
