@@ -150,5 +150,5 @@ func (o InstallerObjects) name() string { return o.Namespace + "/" + InstallerNa
 // sentence describes a process that does not work.
 func (p Process) sentence() string {
 	words := map[ProcessState]string{Starting: "The installer is starting: ", Stopped: "The installer does not run: "}
-	return words[p.State] + p.Cause + "."
+	return words[p.State] + strings.TrimRight(p.Cause, ".") + "."
 }

@@ -97,6 +97,13 @@ func TestProcess_Causes(t *testing.T) {
 }
 
 // TestState_RequestedRelease: right after a change of the ConfigMap the old version is not at rest.
+func TestProcess_SentenceHasOneFullStop(t *testing.T) {
+	process := Process{State: Stopped, Cause: "Unschedulable: 0/1 nodes are available."}
+	if got := process.sentence(); got != "The installer does not run: Unschedulable: 0/1 nodes are available." {
+		t.Error(got)
+	}
+}
+
 // TestSteps_OfAFirstStart does not ask for the object that the installer creates.
 func TestSteps_OfAFirstStart(t *testing.T) {
 	objects := running()
