@@ -28,6 +28,13 @@ type contest struct {
 	last time.Time
 	// change describes the object, the fields, the field managers, and the annotations that address other controllers.
 	change string
+	// instructions are the annotations of the object that address other controllers.
+	instructions []string
+}
+
+// released reports whether an annotation is gone that made another controller write the object: an administrator has ended the contest.
+func (c contest) released(o engine.Object) bool {
+	return slices.ContainsFunc(c.instructions, func(name string) bool { return !slices.Contains(o.Instructions, name) })
 }
 
 // pause returns the time until the next revert. Three reverts in a row are immediate.
@@ -74,10 +81,14 @@ func (c contests) after(result engine.Result, of scope, now time.Time) contests 
 		if o.Paused && !found {
 			continue
 		}
+		if o.Paused && known.released(o) {
+			out[o.Identity] = contest{last: now}
+			continue
+		}
 		if now.After(known.last.Add(known.memory())) {
 			known = contest{}
 		}
-		if known.change = changeOf(o); !o.Paused {
+		if known.change, known.instructions = changeOf(o), o.Instructions; !o.Paused {
 			known.reverts, known.last = known.reverts+1, now
 		}
 		out[o.Identity] = known
@@ -105,11 +116,14 @@ func (r *Applier) contend(s state, a attempt, now time.Time) contests {
 	return r.contests[a.plan.name]
 }
 
-// message describes the objects whose reverts are paused, and next is the time until the first pause or memory ends; empty and 0
-// without such objects.
+// message describes the objects whose reverts are paused, and next is the time until the first pause or memory ends, or until a released
+// object is reverted; empty and 0 without such objects.
 func (c contests) message(now time.Time) (message string, next time.Duration) {
 	var changes []string
 	for _, known := range c {
+		if known.reverts == 0 { // released: the next reconcile reverts it
+			next = time.Second
+		}
 		if known.pause() == 0 {
 			continue
 		}
@@ -121,7 +135,7 @@ func (c contests) message(now time.Time) (message string, next time.Duration) {
 		}
 	}
 	if changes == nil {
-		return "", 0
+		return "", next
 	}
 	slices.Sort(changes)
 	return "another actor keeps changing what the installer has reverted: " + text.First(10, changes), next

@@ -63,6 +63,28 @@ func TestContests_NameAnnotations(t *testing.T) {
 	}
 }
 
+// The condition names the annotation. Once an administrator has removed it, the object is reverted without a pause.
+func TestContests_EndWithAnnotation(t *testing.T) {
+	var c contests
+	now := time.Now()
+	annotated := reconciled(engine.Recovered, false)
+	annotated.Phases[0].Objects[0].Instructions = []string{"cert-manager.io/inject-ca-from"}
+	for range 4 {
+		c = c.after(annotated, maintenance, now)
+	}
+	annotated.Phases[0].Objects[0].Paused = true
+	if c = c.after(annotated, maintenance, now); !c.paused(reference("a").Identity, now) {
+		t.Fatal("no pause")
+	}
+	c = c.after(reconciled(engine.Recovered, true), maintenance, now)
+	if message, next := c.message(now); c.paused(reference("a").Identity, now) || message != "" || next != time.Second {
+		t.Errorf("without the annotation: message %q, next reconcile in %s, contests %v", message, next, c)
+	}
+	if c = c.after(reconciled(engine.Recovered, false), maintenance, now); c[reference("a").Identity].reverts != 1 {
+		t.Errorf("after the revert: %v", c)
+	}
+}
+
 // While a version is rolled out, its own creates and updates are no reverts.
 func TestContests_Rollout(t *testing.T) {
 	var c contests
