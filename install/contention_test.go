@@ -4,6 +4,7 @@ package install_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,47 @@ func (h *harness) fight(ctx context.Context, name string) {
 		if replicas, _ := deployment.Object["spec"].(map[string]any)["replicas"].(int64); replicas != 2 {
 			_ = h.Patch(ctx, deployment, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner("fighter"), client.ForceOwnership)
 		}
+	}
+}
+
+// injectCA is an annotation that makes a controller write an object.
+const injectCA = "cert-manager.io/inject-ca-from"
+
+// annotate sets the annotation of a Deployment, as JSON; null removes it.
+func (h *harness) annotate(name, value string) {
+	h.Helper()
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %s}}}`, injectCA, value)
+	h.must(h.Patch(h.Context(), h.object("apps/v1/Deployment", namespace, name), client.RawPatch(types.MergePatchType, patch)))
+}
+
+// An administrator annotates a Deployment for a controller that then fights, and removes the annotation that the condition names: the installer
+// reverts the controller's last value at once.
+func TestDrift_FightEndsWithAnnotation(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.annotate("capi", `"a/b"`)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); h.fight(ctx, "capi") }()
+	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", ".spec.replicas", "annotated "+injectCA)
+	replicas := func(want int64) func() error {
+		return func() error {
+			if found := h.object("apps/v1/Deployment", namespace, "capi").Object["spec"].(map[string]any)["replicas"]; found != want {
+				return fmt.Errorf("replicas: %v, want %d", found, want)
+			}
+			return nil
+		}
+	}
+	h.eventually("the value of the other controller stays", replicas(2))
+	stop()
+	<-done
+	h.annotate("capi", "null")
+	removed := time.Now()
+	h.eventually("the installer reverts it", replicas(1))
+	if waited := time.Since(removed); waited > time.Minute { // the pause has two
+		t.Errorf("the installer has reverted it after %s", waited)
 	}
 }
 
