@@ -298,9 +298,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
 		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contests[v.name]), done.replaced),
 	}
-	if out.outcome.Reason == reason.RollingOut {
-		out.outcome.Recheck = max(0, deadline.Sub(now))
-	}
+	out.outcome = untilDeadline(out.outcome, deadline.Sub(now))
 	if done.next > 0 {
 		out.outcome.RecheckWithin(done.next)
 	}
@@ -314,6 +312,14 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)
 	}
 	return out
+}
+
+// untilDeadline causes a reconcile when a rollout is late. A migration and a rehearsal continue earlier.
+func untilDeadline(outcome status.Outcome, left time.Duration) status.Outcome {
+	if outcome.Reason == reason.RollingOut && left > 0 {
+		outcome.RecheckWithin(left)
+	}
+	return outcome
 }
 
 // nextAttempt returns the time until the next attempt after a rejection, of which last is the former; 0 after other outcomes. It begins with a
