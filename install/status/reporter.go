@@ -109,8 +109,12 @@ func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, contro
 		return Reported{}, err
 	}
 	cluster, postponed, err := r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
+		former := cluster.Status.DesiredVersion
 		if change != nil {
 			change(&cluster.Status)
+		}
+		if controller == Version && cluster.Status.DesiredVersion != former {
+			r.withdrawFailure(cluster)
 		}
 		r.setStatus(cluster, controller, outcome)
 	})
@@ -153,6 +157,25 @@ func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.Cluster
 	defer r.writing.Unlock()
 	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
 	return cluster, err
+}
+
+// withdrawFailure replaces what the installer has reported about a version that is no longer desired: it has not judged the
+// present one yet, and who waits for that must not see the failure of another.
+func (r *Reporter) withdrawFailure(cluster *v1alpha1.ClusterAPI) {
+	s := &cluster.Status
+	if s.DesiredVersion == "" || !meta.IsStatusConditionTrue(s.Conditions, string(Installer)+"Degraded") {
+		return
+	}
+	for _, condition := range Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "installing " + s.DesiredVersion}, s.Conditions, cluster.Generation, r.now()) {
+		replaceCondition(&s.Conditions, condition)
+	}
+	for i := range s.Versions {
+		for j := range s.Versions[i].Phases {
+			if phase := &s.Versions[i].Phases[j]; phase.State == v1alpha1.PhaseBlocked {
+				phase.State = v1alpha1.PhaseProgressing
+			}
+		}
+	}
 }
 
 // setStatus sets the conditions and phases of an outcome.
