@@ -80,7 +80,7 @@ test-others: # A module that fails does not stop the others. Packages in reverse
 TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
 .PHONY: test-cluster
 test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2); SHORT=1 omits the long steps
-	$(TEST_CLUSTER) -p 1 -timeout 30m $(if $(SHORT),-short) ./test/realnode/...
+	JOURNEY_SHORT=$(SHORT) $(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode/...
 
 VERSIONS ?= 1.30 1.34 1.37
 # The shipped manifests and the program in a cluster without OpenShift, whose own CRDs need later versions: installation, upgrade, drift,

@@ -5,8 +5,6 @@ package journey
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -19,7 +17,7 @@ func (j *Journey) pullFails(ctx context.Context) error {
 	if err := j.node.AllowPulls(false); err != nil {
 		return err
 	}
-	return errors.Join(j.goBack(ctx, broken, "ImagePull"), j.node.AllowPulls(true))
+	return errors.Join(j.stopped(ctx, broken, "ImagePull"), j.node.AllowPulls(true))
 }
 
 // managerCrashes rolls out a release whose core provider has a manager that ends at once.
@@ -31,31 +29,14 @@ func (j *Journey) managerCrashes(ctx context.Context) error {
 	return j.goBack(ctx, broken, "CrashLoopBackOff")
 }
 
-// podNotAdmitted rolls out a release whose core provider has pods with an unknown priority class.
-func (j *Journey) podNotAdmitted(ctx context.Context) error {
-	broken, err := j.makeRelease(ctx, "1.5.0", variation{
-		key: "core", patch: `[{"op": "add", "path": "/spec/template/spec/priorityClassName", "value": "missing"}]`,
-	})
-	if err != nil {
-		return err
-	}
-	return j.goBack(ctx, broken, "no PriorityClass with name missing")
-}
-
-// goBack rolls out a broken release, waits until status names the cause, and rolls back. The Machines run meanwhile.
+// goBack rolls out a broken release that its rehearsal does not stop, waits until status names the cause, and rolls back. The Machines run meanwhile.
 func (j *Journey) goBack(ctx context.Context, broken release, cause string) error {
 	good := j.current
 	if err := j.roll(ctx, broken); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := await(ctx, "status names "+cause, func(ctx context.Context) error {
-		shown, err := j.tool(ctx, "status")
-		if !strings.Contains(shown, cause) {
-			return fmt.Errorf("status: %w\n%s", err, shown)
-		}
-		return nil
-	}); err != nil {
+	if err := await(ctx, "status names "+cause, func(ctx context.Context) error { return j.shows(ctx, cause) }); err != nil {
 		return err
 	}
 	j.Report("status names %s after %.0f s", cause, time.Since(began).Seconds())

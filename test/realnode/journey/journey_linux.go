@@ -43,7 +43,7 @@ type Step struct {
 	// Title is a sentence for the screen, Name a name for a test.
 	Title, Name string
 	Run         func(context.Context) error
-	// Long is set for a step that the others do not need and that takes minutes. The demonstration and go test -short omit it.
+	// Long is set for a step that the others do not need and that takes minutes. The demonstration and the sample of CI omit it.
 	Long bool
 }
 
@@ -84,6 +84,8 @@ func (j *Journey) Steps() []Step {
 		{Title: "Killing the operator, and restarting the node", Name: "Restarts", Run: j.restarts},
 		{Title: "Stopping kubelet in the middle of a rollout", Name: "KubeletStopped", Run: j.kubeletStopped, Long: true},
 		{Title: "A release whose image the node cannot pull", Name: "PullFails", Run: j.pullFails},
+		{Title: "A release whose core image is in no such repository", Name: "NoRepository", Run: j.noRepository, Long: true},
+		{Title: "A release whose core pod fits on no node", Name: "Unschedulable", Run: j.unschedulable, Long: true},
 		{Title: "A release whose manager crashes", Name: "ManagerCrashes", Run: j.managerCrashes, Long: true},
 		{Title: "A release whose pod is not admitted", Name: "PodNotAdmitted", Run: j.podNotAdmitted, Long: true},
 		{Title: "A user scales a manager to zero", Name: "Drift", Run: j.drift},

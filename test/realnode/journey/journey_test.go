@@ -31,12 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestJourney runs all steps, except the long ones with go test -short. A step needs the result of the steps before it.
-func TestJourney(t *testing.T) { travel(t, (*Journey).Steps) }
-
-// travel starts a node and runs steps on it.
-func travel(t *testing.T, steps func(*Journey) []Step) {
-	t.Helper()
+// TestJourney runs all steps; if the environment variable JOURNEY_SHORT is set, without the long ones. A step needs the result of the steps before it.
+func TestJourney(t *testing.T) {
 	began := time.Now()
 	report := func(format string, arguments ...any) {
 		fmt.Printf("    %4.0f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
@@ -51,8 +47,8 @@ func travel(t *testing.T, steps func(*Journey) []Step) {
 			t.Error(err)
 		}
 	}()
-	for _, step := range steps(j) {
-		if testing.Short() && step.Long {
+	for _, step := range j.Steps() {
+		if os.Getenv("JOURNEY_SHORT") != "" && step.Long {
 			continue
 		}
 		passed := t.Run(step.Name, func(t *testing.T) {

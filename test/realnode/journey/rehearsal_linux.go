@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,36 +17,28 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// RehearsalSteps returns the steps that prove rehearsals on the node. They need no Cluster.
-func (j *Journey) RehearsalSteps() []Step {
-	return []Step{
-		{Title: "Packing the providers into images and pushing them", Name: "Release", Run: j.firstRelease},
-		{Title: "Installing the operator with kubectl apply -k", Name: "Operator", Run: j.installOperator},
-		{Title: "A release whose core image is in no such repository", Name: "NoRepository", Run: j.noRepository},
-		{Title: "A release whose core pod fits on no node", Name: "Unschedulable", Run: func(ctx context.Context) error {
-			return j.stoppedVariation(ctx, "1.0.2", `[{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"no": "such-node"}}]`, "Unschedulable")
-		}},
-		{Title: "A release whose core pod is not admitted", Name: "NotAdmitted", Run: func(ctx context.Context) error {
-			return j.stoppedVariation(ctx, "1.0.3", `[{"op": "add", "path": "/spec/template/spec/priorityClassName", "value": "missing"}]`, "no PriorityClass with name missing")
-		}},
-		{Title: "A release that starts", Name: "Starts", Run: j.rehearsedUpgrade},
-	}
-}
-
 // noRepository releases the installed digest under a repository that lacks it. The installer has its bundle in the cache.
 func (j *Journey) noRepository(ctx context.Context) error {
-	broken := release{version: "1.0.1", images: maps.Clone(j.current.images)}
+	broken := release{version: "1.6.0", images: maps.Clone(j.current.images)}
 	name, digest, _ := strings.Cut(broken.images["core"], "@")
 	broken.images["core"] = name + "-missing@" + digest
 	return j.stopped(ctx, broken, "ImagePull")
 }
 
-// stoppedVariation releases the core provider with a patch of its Deployment.
+// unschedulable rolls out a release whose core provider has a pod that fits on no node.
+func (j *Journey) unschedulable(ctx context.Context) error {
+	return j.stoppedVariation(ctx, "1.7.0", `[{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"no": "such-node"}}]`, "Unschedulable")
+}
+
+// podNotAdmitted rolls out a release whose core provider has a pod with an unknown priority class.
+func (j *Journey) podNotAdmitted(ctx context.Context) error {
+	return j.stoppedVariation(ctx, "1.5.0", `[{"op": "add", "path": "/spec/template/spec/priorityClassName", "value": "missing"}]`, "no PriorityClass with name missing")
+}
+
+// stoppedVariation is stopped for a release with a patch of the core provider's Deployment.
 func (j *Journey) stoppedVariation(ctx context.Context, version, patch, cause string) error {
-	broken := release{version: version, images: maps.Clone(j.current.images)}
-	at := slices.IndexFunc(providers, func(p provider) bool { return p.key == "core" })
-	var err error
-	if broken.images["core"], err = j.makeProvider(ctx, providers[at], version, variation{key: "core", patch: patch}); err != nil {
+	broken, err := j.makeRelease(ctx, version, variation{key: "core", patch: patch})
+	if err != nil {
 		return err
 	}
 	return j.stopped(ctx, broken, cause)
@@ -80,14 +71,11 @@ func (j *Journey) stopped(ctx context.Context, broken release, cause string) err
 		return errors.New("a CRD was written before the end of the rehearsal")
 	}
 	began = time.Now()
-	if err := errors.Join(j.roll(ctx, good), j.installed(ctx, good)); err != nil {
+	if err := errors.Join(j.roll(ctx, good), j.installed(ctx, good), j.noRehearsal(ctx)); err != nil {
 		return err
 	}
-	if pods, err := j.rehearsalPods(ctx); err != nil || len(pods) > 0 {
-		return fmt.Errorf("%d pods of rehearsals are left: %w", len(pods), err)
-	}
 	j.Report("release %s is installed again after %.0f s", good.version, time.Since(began).Seconds())
-	return nil
+	return j.nothingLost(ctx)
 }
 
 // shows returns an error unless status shows a text.
@@ -99,34 +87,34 @@ func (j *Journey) shows(ctx context.Context, text string) error {
 	return nil
 }
 
-// rehearsedUpgrade upgrades all providers, and watches the pods of the rehearsal: each must start, and end.
-func (j *Journey) rehearsedUpgrade(ctx context.Context) error {
-	next, err := j.makeRelease(ctx, "1.1.0")
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := j.roll(ctx, next); err != nil {
-		return err
-	}
-	seen := map[string]corev1.PodPhase{}
-	if err := await(ctx, "the release is installed", func(ctx context.Context) error {
+// rehearsed waits until a release is installed. Each provider must have a pod of the rehearsal, and none may be left.
+func (j *Journey) rehearsed(ctx context.Context, next release) error {
+	seen := map[string]bool{}
+	err := await(ctx, "release "+next.version+" is installed", func(ctx context.Context) error {
 		pods, err := j.rehearsalPods(ctx)
 		for _, pod := range pods {
-			seen[pod.Name] = pod.Status.Phase
+			seen[pod.Name] = true
 		}
 		cluster, errRead := j.clusterAPI(ctx)
 		if errRead == nil && !strings.HasPrefix(cluster.Status.CurrentVersion, next.version+"-") {
 			errRead = errors.New(describe(cluster))
 		}
 		return errors.Join(err, errRead)
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	j.Report("release %s is installed after %.0f s, with %d pods of a rehearsal: %v", next.version, time.Since(began).Seconds(), len(seen), seen)
+	if len(seen) != len(providers) {
+		return fmt.Errorf("the rehearsal had %d pods, want %d", len(seen), len(providers))
+	}
+	return j.noRehearsal(ctx)
+}
+
+// noRehearsal returns an error if a pod of a rehearsal exists.
+func (j *Journey) noRehearsal(ctx context.Context) error {
 	pods, err := j.rehearsalPods(ctx)
-	if err == nil && (len(seen) != len(providers) || len(pods) > 0) {
-		err = fmt.Errorf("the rehearsal had %d pods, want %d; %d are left", len(seen), len(providers), len(pods))
+	if err == nil && len(pods) > 0 {
+		err = fmt.Errorf("%d pods of rehearsals are left", len(pods))
 	}
 	return err
 }
