@@ -167,10 +167,10 @@ func TestMarkdown_FitsIntoAComment(t *testing.T) {
 
 func TestMarkdown_EscapesText(t *testing.T) {
 	for text, want := range map[string]string{
-		"a|b":     "`a|b`",
-		"`a`":     "`` `a` ``",
-		"":        "`  `",
-		"a\x1b\n": "`a\ufffd\ufffd`",
+		"a|b":      "`a|b`",
+		"`a`":      "`` `a` ``",
+		"":         "`  `",
+		"a\x1b\nb": "`a\ufffd; b`",
 	} {
 		if got := markdownCode(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
