@@ -101,6 +101,7 @@ type Reported struct {
 func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, change Change) (Reported, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
+	judged := read
 	if outcome.Reason != reason.RollingOut || !r.operator.known {
 		_ = r.operator.read(r.clusterOperator(ctx)) // after an error it is read again
 		read = nil                                  // it must be newer than the ClusterOperator
@@ -109,14 +110,13 @@ func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, contro
 		return Reported{}, err
 	}
 	cluster, postponed, err := r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
-		former := cluster.Status.DesiredVersion
 		if change != nil {
-			change(&cluster.Status)
-		}
-		if controller == Version && cluster.Status.DesiredVersion != former {
-			r.withdrawFailure(cluster)
+			r.apply(change, cluster)
 		}
 		r.setStatus(cluster, controller, outcome)
+		if controller == Installer && judged != nil && judged.Status.DesiredVersion != cluster.Status.DesiredVersion {
+			r.withdrawFailure(cluster) // the outcome is about the version that was desired at the start of the reconcile
+		}
 	})
 	if err != nil {
 		return Reported{}, err
@@ -155,8 +155,17 @@ func isUnavailable(condition configv1.ClusterOperatorStatusCondition) bool {
 func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
+	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { r.apply(change, cluster) })
 	return cluster, err
+}
+
+// apply makes a change. Another desired version withdraws what the installer has reported about the former one.
+func (r *Reporter) apply(change Change, cluster *v1alpha1.ClusterAPI) {
+	former := cluster.Status.DesiredVersion
+	change(&cluster.Status)
+	if cluster.Status.DesiredVersion != former {
+		r.withdrawFailure(cluster)
+	}
 }
 
 // withdrawFailure replaces what the installer has reported about a version that is no longer desired: it has not judged the

@@ -208,13 +208,43 @@ func TestReporter_InertiaSurvivesRestartAndLeaderChange(t *testing.T) {
 	}
 }
 
-func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
-	w := newTestCluster(t)
+func storedVersion() v1alpha1.Version {
 	id := v1alpha1.Digest("sha256:" + strings.Repeat("ab", 32))
-	version := v1alpha1.Version{
+	return v1alpha1.Version{
 		Name: "4.22.0-1", Revision: 1, ContentID: id, ManifestsDigest: id,
 		Components: []v1alpha1.Component{{Name: "cluster-api", Type: "core", ContentID: id, ConfigMaps: []string{"a"}}},
 	}
+}
+
+// The failure of a version is withdrawn when another one becomes the desired one, also if the installer reports the failure after that.
+func TestReporter_FailureOfAFormerVersion(t *testing.T) {
+	w := newTestCluster(t)
+	reporter := w.reporter()
+	stopped := status.Outcome{Reason: reason.Collision, Message: "ConfigMap a exists"}
+	former := w.report(reporter, stopped)
+	if got, _ := degraded(former); got != metav1.ConditionTrue {
+		t.Fatalf("InstallerDegraded is %s", got)
+	}
+	version := storedVersion()
+	changed, err := reporter.Update(t.Context(), func(s *v1alpha1.ClusterAPIStatus) {
+		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
+	})
+	w.must(err)
+	if got, _ := degraded(changed); got != metav1.ConditionFalse {
+		t.Errorf("after the change InstallerDegraded is %s", got)
+	}
+	for read, want := range map[*v1alpha1.ClusterAPI]metav1.ConditionStatus{former: metav1.ConditionFalse, changed: metav1.ConditionTrue} {
+		reported, err := reporter.Report(t.Context(), read, status.Installer, stopped, nil)
+		w.must(err)
+		if got, _ := degraded(reported.Cluster); got != want {
+			t.Errorf("a failure of version %q: InstallerDegraded is %s, want %s", read.Status.DesiredVersion, got, want)
+		}
+	}
+}
+
+func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
+	w := newTestCluster(t)
+	version := storedVersion()
 	_, err := w.reporter().Update(t.Context(), func(s *v1alpha1.ClusterAPIStatus) {
 		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
 	})
