@@ -170,7 +170,8 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(like.GroupVersionKind())
 	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
-	if o.cache != nil && object.GroupKind(like) != object.Secret {                                                                            // it would watch all Secrets
+	// The cache would watch all Secrets.
+	if o.cache != nil && object.GroupKind(like) != object.Secret {
 		err = o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
 	if apierrors.IsNotFound(err) {
@@ -183,7 +184,7 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 }
 
 // Rejection implements preflight.Cluster.
-func (o observed) Rejection(ctx context.Context, desired *unstructured.Unstructured) error {
+func (o observed) Rejection(ctx context.Context, desired, _ *unstructured.Unstructured) error {
 	return o.DryRuns.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
 }
 

@@ -63,7 +63,8 @@ type Cluster interface {
 	// Read returns an object; nil if it does not exist, or may not be read.
 	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
 	// Rejection returns the error with which the API server rejects the installer's write of an object in a dry run.
-	Rejection(ctx context.Context, desired *unstructured.Unstructured) error
+	// actual is the object in the cluster.
+	Rejection(ctx context.Context, desired, actual *unstructured.Unstructured) error
 	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
 	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
 	// Quotas returns the quotas of a namespace; none if they may not be read.
@@ -177,7 +178,7 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 		return r.judgeCRD(ctx, cluster, one, actual)
 	case action == predecessor.Change || action == predecessor.AdoptAndChange:
 		one.rolls = rolls(one.desired, actual)
-		if why := rejection(one.desired, cluster.Rejection(ctx, one.desired)); why != "" {
+		if why := rejection(one.desired, cluster.Rejection(ctx, one.desired, actual)); why != "" {
 			return one.reject(reason.ObjectsRefused, "phase "+one.phase+": "+why)
 		}
 	}

@@ -39,7 +39,7 @@ func (c *cluster) Read(_ context.Context, like *unstructured.Unstructured) (*uns
 	return c.objects[at], nil
 }
 
-func (c *cluster) Rejection(context.Context, *unstructured.Unstructured) error {
+func (c *cluster) Rejection(context.Context, *unstructured.Unstructured, *unstructured.Unstructured) error {
 	c.dryRuns++
 	return c.rejection
 }

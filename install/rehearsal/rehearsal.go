@@ -37,7 +37,7 @@ const (
 
 // Program is the program that does nothing: the installer's own.
 type Program struct {
-	// Image and PullPolicy are those of the installer's container.
+	// Image and PullPolicy have the values of the installer's container.
 	Image      string
 	PullPolicy corev1.PullPolicy
 	// Path is the path of the program in the image.

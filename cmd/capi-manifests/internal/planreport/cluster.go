@@ -86,7 +86,7 @@ func (p Report) Blocked() error {
 }
 
 // Compare adds the effects of a release on a cluster to the report: the actions on objects, and the findings of the installer's preflight.
-// The namespaces of this process must be those of the installation: objects name the installation that owns them.
+// This process must use the namespaces of the installation: objects name the installation that owns them.
 func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, installed Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
 	if p.Cluster, err = actions(ctx, cluster, installed.objects, phases, unmanaged); err != nil {
 		return err

@@ -51,11 +51,8 @@ func findings(ctx context.Context, cluster *apiserver.Cluster, stored map[string
 type judged struct{ *apiserver.Cluster }
 
 // Rejection implements preflight.Cluster.
-func (j judged) Rejection(ctx context.Context, desired *unstructured.Unstructured) error {
-	actual, err := j.Read(ctx, desired)
-	if err == nil {
-		_, err = j.Apply(ctx, withBookkeeping(desired, actual), v1alpha1.FieldOwner)
-	}
+func (j judged) Rejection(ctx context.Context, desired, actual *unstructured.Unstructured) error {
+	_, err := j.Apply(ctx, withBookkeeping(desired, actual), v1alpha1.FieldOwner)
 	return err
 }
 
