@@ -72,7 +72,7 @@ func (w walkthrough) crds() string {
 // clusterctlInit installs the kustomize directories with "clusterctl init" from a repository in a folder.
 func (w walkthrough) clusterctlInit() {
 	w.Helper()
-	w.must(os.WriteFile(filepath.Join(w.folder, "cert-manager.yaml"), []byte(certManagerCRDs), 0o600))
+	w.must(os.WriteFile(filepath.Join(w.folder, "cert-manager.yaml"), []byte(fmt.Sprintf(certManagerCRD, "Issuer", "issuers")+fmt.Sprintf(certManagerCRD, "Certificate", "certificates")), 0o600))
 	w.kubectl("apply", "-f", filepath.Join(w.folder, "cert-manager.yaml"))
 	repository := filepath.Join(w.folder, "repository")
 	var providers strings.Builder
@@ -111,22 +111,14 @@ kind: Metadata
 releaseSeries: [{major: 1, minor: 14, contract: v1beta2}]
 `
 
-// certManagerCRDs are what clusterctl needs of cert-manager: it creates an Issuer and a Certificate.
-const certManagerCRDs = `apiVersion: apiextensions.k8s.io/v1
+// certManagerCRD is a CRD that clusterctl needs of cert-manager: it creates an Issuer and a Certificate.
+const certManagerCRD = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: issuers.cert-manager.io}
+metadata: {name: %[2]s.cert-manager.io}
 spec:
   group: cert-manager.io
   scope: Namespaced
-  names: {kind: Issuer, plural: issuers, singular: issuer, listKind: IssuerList}
+  names: {kind: %[1]s, plural: %[2]s}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 ---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: certificates.cert-manager.io}
-spec:
-  group: cert-manager.io
-  scope: Namespaced
-  names: {kind: Certificate, plural: certificates, singular: certificate, listKind: CertificateList}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
