@@ -177,7 +177,7 @@ func writable(t *testing.T) []string {
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				if slices.Contains(rule.Verbs, "delete") && slices.Contains(rule.Verbs, "create") {
+				if slices.Contains(rule.Verbs, "update") && slices.Contains(rule.Verbs, "delete") { // not the pods of a rehearsal
 					resources[resource+dotted(rule.APIGroups[0])] = true
 				}
 			}
