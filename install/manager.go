@@ -46,6 +46,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -54,6 +55,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/storedversion"
 	"github.com/capi-installer/capi-installer/install/version"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -241,20 +243,22 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		return err
 	}
 	retries := newRetries()
+	instances := &instance.Access{Live: live, Writer: writer}
+	migrator := &storedversion.Migrator{Cache: objects.Reader, Live: live, Writer: writer, Status: writer, Instances: instances, Delay: options.PolicyDelay}
 	reconciler := &installer.Reconciler{
 		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: secrets.Begin}, Permissions: permissions,
-			Rehearsal: installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program},
+			Preflight:    installer.Preflight{Live: live, DryRuns: replacer, Instance: instances.Check},
+			Rehearsal:    installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program},
+			DropVersions: migrator.Drop,
 		},
 		Replacer:        replacer,
-		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Status: writer, PolicyDelay: options.PolicyDelay},
-		Orphans:         removal.OrphanSearch{Discovery: kinds, Rules: permissions.Rules, Live: live},
+		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
+		Orphans:         removal.Orphans{Discovery: kinds, Rules: permissions.Rules, Live: live, Writer: writer, Owners: objects.Owners},
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
-	reconciler.Applier.DropVersions = reconciler.Remover.DropVersions
-	reconciler.Applier.Preflight = installer.Preflight{Live: live, DryRuns: replacer, Instance: reconciler.Remover.Instance}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).

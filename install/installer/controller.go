@@ -67,7 +67,7 @@ type Reconciler struct {
 	// Remover removes revisions.
 	Remover removal.Remover
 	// Orphans finds the objects of versions that do not exist.
-	Orphans removal.OrphanSearch
+	Orphans removal.Orphans
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration

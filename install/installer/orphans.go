@@ -89,7 +89,7 @@ func (r *Reconciler) removeOrphans(ctx context.Context, s state, outcome *status
 		r.searchAgain = now.Add(unlistedRecheck)
 		outcome.RecheckWithin(unlistedRecheck)
 	}
-	written, failed := r.Remover.RemoveOrphans(ctx, orphans)
+	written, failed := r.Orphans.Remove(ctx, orphans)
 	outcome.Events = append(outcome.Events, orphanEvents(written)...)
 	switch {
 	case err != nil: // the search failed: the API server has rejected no deletion

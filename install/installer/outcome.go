@@ -23,9 +23,9 @@ import (
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/reason"
-	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/storedversion"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -64,7 +64,7 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Incompatible, strings.Join(a.refused, "; "), nil)
 	add(reason.Collision, a.collisions(), nil)
 	add(reason.Contested, a.contested, nil)
-	var migrating *removal.MigratingError
+	var migrating *storedversion.MigratingError
 	var rehearsing *rehearsingError
 	switch {
 	case errors.As(a.err, &rehearsing):

@@ -24,6 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -70,7 +71,7 @@ func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *R
 	}
 	return &Reconciler{
 		Client: live, Live: live, Reporter: &status.Reporter{Client: live, Live: live},
-		Remover: removal.Remover{Engine: applier, Live: live, Metadata: live, Writer: live},
+		Remover: removal.Remover{Engine: applier, Live: live, Metadata: live, Writer: live, Instances: &instance.Access{Live: live, Writer: live}},
 		Applier: Applier{
 			Engine: applier, Adopter: adoption.Adopter{Writer: live}, Checker: compatibility.Checker{Metadata: live, Live: live},
 			Certificates: servingcert.Issuer{Reader: live, Writer: live},

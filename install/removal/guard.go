@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -46,7 +47,7 @@ const defaultPolicyDelay = 2 * time.Second
 type policy struct {
 	live   client.Reader
 	writer client.Writer
-	state  *temporary
+	state  *instance.Temporary
 	// delay is the time until all API servers enforce it.
 	delay time.Duration
 }
@@ -54,7 +55,7 @@ type policy struct {
 // deletionGuard rejects new instances of CRDs during one teardown pass.
 type deletionGuard struct {
 	policy    policy
-	instances instances
+	instances *instance.Access
 	crd       crds
 	version   string
 	crds      []*unstructured.Unstructured
@@ -78,11 +79,11 @@ func (g *deletionGuard) establish(ctx context.Context) error {
 
 func (g *deletionGuard) create(ctx context.Context) error {
 	id := strings.ToLower(rand.Text())
-	g.policy.state.mayExist = true
+	g.policy.state.MayExist = true
 	if err := g.policy.lift(ctx); err != nil {
 		return err
 	}
-	g.policy.state.mayExist = true
+	g.policy.state.MayExist = true
 	policy, binding := deletionPolicy(g.version, id, g.crds)
 	for _, object := range []client.Object{policy, binding} {
 		if err := g.policy.writer.Create(ctx, object); err != nil {
@@ -162,7 +163,7 @@ func (p policy) enforces(ctx context.Context, message, id string) bool {
 // lift deletes the policy and its binding, unless they are known not to
 // exist.
 func (p policy) lift(ctx context.Context) error {
-	if p.state.absent() {
+	if p.state.Absent() {
 		return nil
 	}
 	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicyBinding{}, &admissionv1.ValidatingAdmissionPolicy{}} {
@@ -174,7 +175,7 @@ func (p policy) lift(ctx context.Context) error {
 			return fmt.Errorf("deleting %T %s: %w", object, deletionPolicyName, err)
 		}
 	}
-	*p.state = temporary{checked: true}
+	*p.state = instance.Temporary{Checked: true}
 	return nil
 }
 
@@ -197,7 +198,7 @@ func (w guardedWriter) Delete(ctx context.Context, obj client.Object, opts ...cl
 	if err != nil {
 		return err
 	}
-	reason, err := w.guard.instances.of(ctx, crd)
+	reason, err := w.guard.instances.Of(ctx, crd)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 )
 
 // guardedCluster is a cluster with a CRD that records the requests of a deletion.
@@ -128,8 +129,8 @@ func (c *guardedCluster) listInstances(list *metav1.PartialObjectMetadataList) e
 
 // writer returns a writer that deletes CRDs of the cluster.
 func (c *guardedCluster) writer() guardedWriter {
-	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: c, Writer: c}
-	return guardedWriter{c, &deletionGuard{policy: remover.policy(), instances: remover.instances(), crd: remover.crds(), version: "4.22.0-1", crds: []*unstructured.Unstructured{machines()}}}
+	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: c, Writer: c, Instances: &instance.Access{Live: c, Writer: c}}
+	return guardedWriter{c, &deletionGuard{policy: remover.policy(), instances: remover.Instances, crd: remover.crds(), version: "4.22.0-1", crds: []*unstructured.Unstructured{machines()}}}
 }
 
 // The policy is created once per pass, and enforced by all API servers before each list of the instances. The list comes
@@ -143,7 +144,7 @@ func TestGuardedWriter_Order(t *testing.T) {
 			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: outdated}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: outdated})
 		cluster.accepted = 2
 		writer := cluster.writer()
-		writer.guard.policy.state.checked = true
+		writer.guard.policy.state.Checked = true
 		for _, crd := range []*unstructured.Unstructured{establishedCRD(), second} {
 			if err := writer.Delete(t.Context(), crd); err != nil {
 				t.Fatal(err)
@@ -156,7 +157,7 @@ func TestGuardedWriter_Order(t *testing.T) {
 		if diff := cmp.Diff(want, cluster.calls); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
-		if !writer.guard.policy.state.mayExist {
+		if !writer.guard.policy.state.MayExist {
 			t.Error("the policy would not be deleted after the pass")
 		}
 	})
@@ -188,7 +189,7 @@ func TestGuardedWriter_Errors(t *testing.T) {
 				if got := cluster.calls[len(cluster.calls)-1]; !strings.HasSuffix(got, test.last) || cluster.count("delete "+machinesCRD) != 0 {
 					t.Errorf("requests are %v, want none after: %s", cluster.calls, test.last)
 				}
-				if !writer.guard.policy.state.mayExist {
+				if !writer.guard.policy.state.MayExist {
 					t.Error("the policy would not be deleted after the pass")
 				}
 			})

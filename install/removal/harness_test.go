@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -77,5 +78,5 @@ func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Remover{Engine: applier, Live: cluster, Metadata: cluster, Writer: cluster}
+	return &Remover{Engine: applier, Live: cluster, Metadata: cluster, Writer: cluster, Instances: &instance.Access{Live: cluster, Writer: cluster}}
 }

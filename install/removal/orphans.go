@@ -38,14 +38,18 @@ import (
 //
 // and the version is not known. It is deleted only as it was read: with the UID and the resource version of the read.
 
-// OrphanSearch finds the objects of versions that do not exist.
-type OrphanSearch struct {
+// Orphans finds and removes the objects of versions that do not exist.
+type Orphans struct {
 	// Discovery lists the kinds that the API server serves; nil disables the search.
 	Discovery discovery.ServerResourcesInterface
 	// Rules returns the installer's permissions in a namespace; cluster-wide if it is empty.
 	Rules func(ctx context.Context, namespace string) ([]rbacv1.PolicyRule, error)
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
+	// Writer writes to the API server.
+	Writer client.Writer
+	// Owners removes owners from objects.
+	Owners engine.Owners
 }
 
 // Orphan is an object whose version does not exist.
@@ -73,11 +77,11 @@ const listTimeout = 5 * time.Second
 // Find returns the orphans in order of removal. It lists the metadata of all kinds that the installer may list and create. unlisted are
 // the causes for groups of kinds that the API server does not list: their objects are missing. They must not keep the installer from
 // anything else.
-func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found []Orphan, unlisted []error, err error) {
-	if s.Discovery == nil {
+func (o Orphans) Find(ctx context.Context, known sets.Set[string]) (found []Orphan, unlisted []error, err error) {
+	if o.Discovery == nil {
 		return nil, nil, nil
 	}
-	lists, err := s.Discovery.ServerPreferredResources()
+	lists, err := o.Discovery.ServerPreferredResources()
 	if len(lists) == 0 && err != nil {
 		return nil, nil, fmt.Errorf("listing the kinds of the API server: %w", err)
 	}
@@ -86,7 +90,7 @@ func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found [
 	}
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
-		if rules[namespace], err = s.Rules(ctx, namespace); err != nil {
+		if rules[namespace], err = o.Rules(ctx, namespace); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -96,7 +100,7 @@ func (s OrphanSearch) Find(ctx context.Context, known sets.Set[string]) (found [
 			if !allowed {
 				continue
 			}
-			orphans, err := s.ofKind(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, resource.Kind), namespace, known)
+			orphans, err := o.ofKind(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, resource.Kind), namespace, known)
 			found = append(found, orphans...)
 			if err != nil {
 				unlisted = append(unlisted, err)
@@ -127,12 +131,12 @@ func searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resourc
 }
 
 // ofKind returns the orphans of one kind.
-func (s OrphanSearch) ofKind(ctx context.Context, kind schema.GroupVersionKind, namespace string, known sets.Set[string]) ([]Orphan, error) {
+func (o Orphans) ofKind(ctx context.Context, kind schema.GroupVersionKind, namespace string, known sets.Set[string]) ([]Orphan, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := s.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{engine.ManagedByLabel: v1alpha1.Prefix})
+	err := o.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{engine.ManagedByLabel: v1alpha1.Prefix})
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) { // the CRD was deleted since
 		return nil, nil
 	}
@@ -157,9 +161,9 @@ func isWritten(obj metav1.Object) bool {
 	})
 }
 
-// RemoveOrphans deletes orphans, and makes those that are retained objects without owner. An object that has changed since it was
+// Remove deletes orphans, and makes those that are retained objects without owner. An object that has changed since it was
 // found is not written. It returns the orphans that it has written; one that is being deleted is not written again.
-func (r *Remover) RemoveOrphans(ctx context.Context, orphans []Orphan) (written []Orphan, err error) {
+func (o Orphans) Remove(ctx context.Context, orphans []Orphan) (written []Orphan, err error) {
 	var failed []error
 	for _, orphan := range orphans {
 		var err error
@@ -167,10 +171,10 @@ func (r *Remover) RemoveOrphans(ctx context.Context, orphans []Orphan) (written 
 		case orphan.Object.DeletionTimestamp != nil:
 			continue
 		case orphan.Retained():
-			err = r.retainOrphan(ctx, orphan)
+			err = o.retain(ctx, orphan)
 		default:
 			uid, version := orphan.Object.UID, orphan.Object.ResourceVersion
-			err = client.IgnoreNotFound(r.Writer.Delete(ctx, orphan.Object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+			err = client.IgnoreNotFound(o.Writer.Delete(ctx, orphan.Object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("removing %s, which does not exist: %w", orphan, err))
@@ -181,17 +185,17 @@ func (r *Remover) RemoveOrphans(ctx context.Context, orphans []Orphan) (written 
 	return written, errors.Join(failed...)
 }
 
-// retainOrphan removes the metadata of the installer from an orphan. A CRD is marked as adoptable, as is one that a removed version retains.
-func (r *Remover) retainOrphan(ctx context.Context, orphan Orphan) error {
+// retain removes the metadata of the installer from an orphan. A CRD is marked as adoptable, as is one that a removed version retains.
+func (o Orphans) retain(ctx context.Context, orphan Orphan) error {
 	changed := orphan.Object.DeepCopy()
-	r.Engine.Owners.Remove(orphan.Version, changed)
+	o.Owners.Remove(orphan.Version, changed)
 	unlabel(changed)
 	if object.IsCRD(changed) {
 		changed.Annotations[v1alpha1.AdoptAnnotation] = v1alpha1.AdoptAlways
 	}
 	patch := client.MergeFromWithOptions(orphan.Object, client.MergeFromWithOptimisticLock{})
-	if err := r.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil || !object.IsCRD(changed) {
+	if err := o.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil || !object.IsCRD(changed) {
 		return client.IgnoreNotFound(err)
 	}
-	return r.crds().endConversion(ctx, changed.Name)
+	return crds{o.Live, o.Writer, o.Owners}.endConversion(ctx, changed.Name)
 }

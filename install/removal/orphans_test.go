@@ -48,7 +48,7 @@ func orEmpty[T any](value *T) *T {
 }
 
 // An orphan is deleted only as it was found. One whose deletion would delete other objects loses its owner.
-func TestRemoveOrphans(t *testing.T) {
+func TestOrphans_Remove(t *testing.T) {
 	orphan := func(kind schema.GroupVersionKind, name string) Orphan {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(kind)
@@ -69,9 +69,8 @@ func TestRemoveOrphans(t *testing.T) {
 		orphan(object.CRDVersion, "crd"),
 	}
 	server := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
-	remover, made := removerOf(t, server), &writes{}
-	remover.Writer = made
-	written, err := remover.RemoveOrphans(t.Context(), orphans)
+	made := &writes{}
+	written, err := Orphans{Live: server, Writer: made, Owners: owners}.Remove(t.Context(), orphans)
 	if err != nil || len(written) != len(orphans)-1 {
 		t.Errorf("%d written, %v", len(written), err)
 	}

@@ -19,7 +19,7 @@ import (
 
 // CleanUp deletes the temporary objects that an earlier process may have left behind.
 func (r *Remover) CleanUp(ctx context.Context) error {
-	return errors.Join(r.policy().lift(ctx), r.instances().withdraw(ctx))
+	return errors.Join(r.policy().lift(ctx), r.Instances.Withdraw(ctx))
 }
 
 // Progress is the result of one pass that removes a version.
@@ -47,7 +47,7 @@ func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []s
 	if err := r.ReleaseCRDs(ctx, unmanaged, ours); err != nil {
 		return Progress{}, err
 	}
-	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, r.Instances.Withdraw(context.WithoutCancel(ctx))) }()
 	for attempt := 1; ; attempt++ {
 		progress, err = r.pass(ctx, rev)
 		if !errors.As(err, new(*inUseError)) || attempt == maxAttempts {
@@ -59,7 +59,7 @@ func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []s
 // pass deletes the objects of a revision. It retains CRDs that have instances, and returns an
 // *inUseError if one gets an instance before it is deleted.
 func (r *Remover) pass(ctx context.Context, rev engine.Revision) (progress Progress, err error) {
-	guard := &deletionGuard{policy: r.policy(), instances: r.instances(), crd: r.crds(), version: rev.Name}
+	guard := &deletionGuard{policy: r.policy(), instances: r.Instances, crd: r.crds(), version: rev.Name}
 	how, retained, err := r.retain(ctx, rev, guard)
 	if err != nil {
 		return Progress{}, err

@@ -71,7 +71,7 @@ func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCR
 	if !r.Engine.Owners.Controls(owner, crd) {
 		return retainedCRD{}, nil // the engine leaves it to its owner
 	}
-	why, err := r.instances().of(ctx, crd)
+	why, err := r.Instances.Of(ctx, crd)
 	if err != nil || why == "" {
 		return retainedCRD{}, err
 	}

@@ -1,8 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package removal
+// Package storedversion removes versions from the stored versions of a CRD, so that a manifest without them can be applied.
+//
+// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes a
+// version from that list. So before a CRD is applied, its instances are written again. This stores them in the storage version. Then the list
+// is reduced to that version.
+//
+// If the new manifest lacks the storage version too, instances are first stored in its own storage version:
+//   - if the CRD in the cluster serves that version, as after a release that is replaced by the previous one, by switching the storage
+//     version of the CRD. Instances that were stored in the other version need a working conversion webhook; those that were not written
+//     since do not;
+//   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
+//     knows whether its old or its new conversion webhook reads them.
+//
+// docs/adr/0032-stored-versions.md has the alternatives.
+package storedversion
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,27 +33,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
-
-// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes a
-// version from that list. So before a CRD is applied, its instances are written again. This stores them in the storage version. Then the list
-// is reduced to that version.
-//
-// If the new manifest lacks the storage version too, instances are first stored in its own storage version:
-//   - if the CRD in the cluster serves that version, as after a release that is replaced by the previous one, by switching the storage
-//     version of the CRD. Instances that were stored in the other version need a working conversion webhook; those that were not written
-//     since do not;
-//   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
-//     knows whether its old or its new conversion webhook reads them.
-//
-// docs/adr/0032-stored-versions.md has the alternatives.
 
 const (
 	// migrationPage is the number of instances of a list.
@@ -47,7 +51,40 @@ const (
 	migrationRate = 50
 	// migrationTime limits how long one pass writes instances: other versions are not reconciled meanwhile.
 	migrationTime = 20 * time.Second
+	// defaultDelay is the time that other API servers may need until they know a version that one of them knows.
+	defaultDelay = 2 * time.Second
 )
+
+// Migrator writes the instances of CRDs in their storage version. It is not safe for concurrent use.
+type Migrator struct {
+	// Cache reads CRDs of the installer from a cache.
+	Cache client.Reader
+	// Live reads from the API server, bypassing the cache.
+	Live client.Reader
+	// Writer writes to the API server, and Status the status of CRDs.
+	Writer client.Writer
+	Status client.StatusClient
+	// Instances permits the requests for instances.
+	Instances *instance.Access
+	// Delay is the time until all API servers know a version of a CRD that one of them knows; 0 means two seconds.
+	Delay time.Duration
+
+	// pace limits the writes of instances.
+	pace pace
+	// migrations are the passes over instances that have not reached the end, by the UID of the CRD.
+	migrations map[apitypes.UID]migration
+}
+
+// pace limits the rate of writes. The zero value is ready to use.
+type pace struct{ limiter flowcontrol.RateLimiter }
+
+// Wait waits until the next write is allowed.
+func (p *pace) Wait(ctx context.Context) error {
+	if p.limiter == nil {
+		p.limiter = flowcontrol.NewTokenBucketRateLimiter(migrationRate, migrationRate)
+	}
+	return p.limiter.Wait(ctx)
+}
 
 // migration is a pass over the instances of a CRD that has not reached the end.
 type migration struct {
@@ -68,53 +105,63 @@ func (e *MigratingError) Error() string {
 	return fmt.Sprintf("writing the instances of CustomResourceDefinition %s again, which drops the stored version(s) %q: %d written", e.CRD, e.Versions, e.Written)
 }
 
-// DropVersions prepares a CRD of the cluster for a manifest that lacks some of its stored versions. It returns a
+// Drop prepares a CRD of the cluster for a manifest that lacks some of its stored versions. It returns a
 // *MigratingError if it must be called again. It changes only CRDs that belong to the installer or may be adopted.
-func (r *Remover) DropVersions(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
+func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(object.CRDVersion)
-	err = r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(manifest), crd)
+	err = m.Cache.Get(ctx, client.ObjectKeyFromObject(manifest), crd)
 	if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) == 0 {
 		return nil
 	}
 	if err == nil {
-		crd, err = r.crds().read(ctx, manifest.GetName())
+		crd, err = m.read(ctx, manifest.GetName())
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	dropped := droppedVersions(crd, manifest)
-	if len(dropped) == 0 || revision.Owner(crd) == "" && !allowsAdoption(crd) {
+	if len(dropped) == 0 || revision.Owner(crd) == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()) {
 		return nil
 	}
-	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, m.Instances.Withdraw(context.WithoutCancel(ctx))) }()
 	if !slices.Contains(versionsOf(manifest), storageVersion(crd)) {
 		if serves(crd, storageVersion(manifest)) {
-			crd, err = r.switchStorage(ctx, crd, storageVersion(manifest))
+			crd, err = m.switchStorage(ctx, crd, storageVersion(manifest))
 		} else {
-			crd, err = r.addVersions(ctx, crd, manifest, dropped)
+			crd, err = m.addVersions(ctx, crd, manifest, dropped)
 		}
 		if crd == nil || err != nil {
 			return err
 		}
 	}
-	if err := r.migrate(ctx, crd, dropped); err != nil {
+	if err := m.migrate(ctx, crd, dropped); err != nil {
 		return err
 	}
-	return r.setStoredVersions(ctx, crd, dropped)
+	return m.setStoredVersions(ctx, crd, dropped)
+}
+
+// read reads a CRD from the API server.
+func (m *Migrator) read(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(object.CRDVersion)
+	if err := m.Live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	return crd, nil
 }
 
 // migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
-func (r *Remover) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
-	kind := listKind(crd)
+func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+	kind := instance.ListKind(crd)
 	kind.Version = storageVersion(crd)
-	state := r.migrations[crd.GetUID()]
+	state := m.migrations[crd.GetUID()]
 	end := time.Now().Add(migrationTime)
 	for {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		err := r.instances().permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error {
-			return r.Live.List(ctx, list, client.Limit(migrationPage), client.Continue(state.next))
+		err := m.Instances.Permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error {
+			return m.Live.List(ctx, list, client.Limit(migrationPage), client.Continue(state.next))
 		})
 		if apierrors.IsResourceExpired(err) && state.next != "" {
 			state.next = ""
@@ -123,20 +170,20 @@ func (r *Remover) migrate(ctx context.Context, crd *unstructured.Unstructured, d
 		if err != nil {
 			return fmt.Errorf("listing the instances of %s, which drops a stored version: %w", object.Describe(crd), err)
 		}
-		if err := r.rewrite(ctx, kind, dropped, list.Items); err != nil {
+		if err := m.rewrite(ctx, kind, dropped, list.Items); err != nil {
 			return err
 		}
 		state.next, state.written = list.Continue, state.written+len(list.Items)
 		if state.next == "" {
-			delete(r.migrations, crd.GetUID())
+			delete(m.migrations, crd.GetUID())
 			log.FromContext(ctx).Info("Wrote the instances of a CRD in its storage version", "crd", crd.GetName(), "version", kind.Version, "instances", state.written)
 			return nil
 		}
 		if time.Now().After(end) {
-			if r.migrations == nil {
-				r.migrations = map[apitypes.UID]migration{}
+			if m.migrations == nil {
+				m.migrations = map[apitypes.UID]migration{}
 			}
-			r.migrations[crd.GetUID()] = state
+			m.migrations[crd.GetUID()] = state
 			return &MigratingError{CRD: crd.GetName(), Versions: dropped, Written: state.written}
 		}
 	}
@@ -144,12 +191,12 @@ func (r *Remover) migrate(ctx context.Context, crd *unstructured.Unstructured, d
 
 // rewrite writes instances without a change, except that fields which are owned in a dropped version are owned in the storage version from
 // now on: the API server forgets owners in versions that it does not know.
-func (r *Remover) rewrite(ctx context.Context, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
+func (m *Migrator) rewrite(ctx context.Context, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
 	for i := range items {
-		if err := r.pace.Wait(ctx); err != nil {
+		if err := m.pace.Wait(ctx); err != nil {
 			return fmt.Errorf("writing instances: %w", err)
 		}
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.rewriteOne(ctx, list, dropped, &items[i]) })
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.rewriteOne(ctx, list, dropped, &items[i]) })
 		if client.IgnoreNotFound(err) != nil {
 			items[i].SetGroupVersionKind(instanceKind(list))
 			return fmt.Errorf("writing %s in its storage version: %w", object.Describe(&items[i]), err)
@@ -159,7 +206,7 @@ func (r *Remover) rewrite(ctx context.Context, list schema.GroupVersionKind, dro
 }
 
 // rewriteOne writes one instance. After a conflict, it is read again.
-func (r *Remover) rewriteOne(ctx context.Context, list schema.GroupVersionKind, dropped []string, listed *metav1.PartialObjectMetadata) error {
+func (m *Migrator) rewriteOne(ctx context.Context, list schema.GroupVersionKind, dropped []string, listed *metav1.PartialObjectMetadata) error {
 	patch := []byte("{}")
 	if moved, changed := moveOwners(listed.ManagedFields, list.Group, dropped, list.Version); changed {
 		content, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": listed.ResourceVersion, "managedFields": moved}})
@@ -168,18 +215,18 @@ func (r *Remover) rewriteOne(ctx context.Context, list schema.GroupVersionKind, 
 		}
 		patch = content
 	}
-	instance := &metav1.PartialObjectMetadata{}
-	instance.SetGroupVersionKind(instanceKind(list))
-	instance.SetNamespace(listed.Namespace)
-	instance.SetName(listed.Name)
-	err := r.instances().permitted(ctx, migrationRules(list.Group), func(ctx context.Context) error {
-		return r.Writer.Patch(ctx, instance, client.RawPatch(apitypes.MergePatchType, patch))
+	written := &metav1.PartialObjectMetadata{}
+	written.SetGroupVersionKind(instanceKind(list))
+	written.SetNamespace(listed.Namespace)
+	written.SetName(listed.Name)
+	err := m.Instances.Permitted(ctx, migrationRules(list.Group), func(ctx context.Context) error {
+		return m.Writer.Patch(ctx, written, client.RawPatch(apitypes.MergePatchType, patch))
 	})
 	if apierrors.IsConflict(err) {
 		one := &metav1.PartialObjectMetadataList{}
 		one.SetGroupVersionKind(list)
 		selected := client.MatchingFields{"metadata.name": listed.Name}
-		if err := r.Live.List(ctx, one, selected, client.InNamespace(listed.Namespace)); err != nil {
+		if err := m.Live.List(ctx, one, selected, client.InNamespace(listed.Namespace)); err != nil {
 			return err
 		}
 		if len(one.Items) == 0 {
@@ -196,18 +243,18 @@ func instanceKind(list schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 // switchStorage makes another version that a CRD serves its storage version, and returns the changed CRD.
-func (r *Remover) switchStorage(ctx context.Context, crd *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
+func (m *Migrator) switchStorage(ctx context.Context, crd *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
 	versions := object.MapsAt(crd.DeepCopy().Object, "spec", "versions")
 	for _, of := range versions {
 		of["storage"] = of["name"] == version
 	}
-	return r.setVersions(ctx, crd, versions)
+	return m.setVersions(ctx, crd, versions)
 }
 
 // addVersions adds the versions of a manifest to a CRD without instances, so that the storage version can change, and returns the changed CRD.
 // It returns nil if the CRD has instances.
-func (r *Remover) addVersions(ctx context.Context, crd, manifest *unstructured.Unstructured, dropped []string) (*unstructured.Unstructured, error) {
-	why, err := r.instances().of(ctx, crd)
+func (m *Migrator) addVersions(ctx context.Context, crd, manifest *unstructured.Unstructured, dropped []string) (*unstructured.Unstructured, error) {
+	why, err := m.Instances.Of(ctx, crd)
 	if err != nil || why != "" {
 		log.FromContext(ctx).Info("Not changing the storage version of a CRD", "crd", crd.GetName(), "drops", dropped, "cause", why)
 		return nil, err
@@ -219,11 +266,11 @@ func (r *Remover) addVersions(ctx context.Context, crd, manifest *unstructured.U
 			versions = append(versions, version)
 		}
 	}
-	return r.setVersions(ctx, crd, versions)
+	return m.setVersions(ctx, crd, versions)
 }
 
 // setVersions sets the versions of a CRD, and returns the changed CRD when its storage version is in effect.
-func (r *Remover) setVersions(ctx context.Context, crd *unstructured.Unstructured, versions []map[string]any) (*unstructured.Unstructured, error) {
+func (m *Migrator) setVersions(ctx context.Context, crd *unstructured.Unstructured, versions []map[string]any) (*unstructured.Unstructured, error) {
 	all := make([]any, len(versions))
 	for i, version := range versions {
 		all[i] = version
@@ -233,21 +280,21 @@ func (r *Remover) setVersions(ctx context.Context, crd *unstructured.Unstructure
 		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
 	}
 	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
-	if err := r.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := m.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
 	}
 	log.FromContext(ctx).Info("Changed the storage version of a CRD", "crd", crd.GetName(), "from", storageVersion(crd), "to", storageVersion(changed))
-	return changed, r.awaitVersion(ctx, changed)
+	return changed, m.awaitVersion(ctx, changed)
 }
 
 // awaitVersion waits until all API servers store instances in the storage version of a CRD.
-func (r *Remover) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
-	kind := listKind(crd)
+func (m *Migrator) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
+	kind := instance.ListKind(crd)
 	kind.Version = storageVersion(crd)
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		err := r.instances().permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error { return r.Live.List(ctx, list, client.Limit(1)) })
+		err := m.Instances.Permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error { return m.Live.List(ctx, list, client.Limit(1)) })
 		return err == nil, client.IgnoreNotFound(err)
 	})
 	if err != nil {
@@ -256,17 +303,17 @@ func (r *Remover) awaitVersion(ctx context.Context, crd *unstructured.Unstructur
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(r.policy().delay):
+	case <-time.After(cmp.Or(m.Delay, defaultDelay)):
 		return nil
 	}
 }
 
 // setStoredVersions reduces the stored versions of a CRD to its storage version, unless the CRD has changed since it was read.
-func (r *Remover) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+func (m *Migrator) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, crd.GetResourceVersion(), storageVersion(crd))
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{object.CRDVersion.Group}, Resources: []string{"customresourcedefinitions/status"}, Verbs: []string{"patch"}}}
-	err := r.instances().permitted(ctx, rules, func(ctx context.Context) error {
-		return r.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(apitypes.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
+	err := m.Instances.Permitted(ctx, rules, func(ctx context.Context) error {
+		return m.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(apitypes.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
 	})
 	if err != nil {
 		return fmt.Errorf("removing versions %q from status.storedVersions of %s: %w", dropped, object.Describe(crd), err)

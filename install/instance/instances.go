@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package removal
+package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,26 +17,20 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Instance names an instance of a CRD, or the reason why the instances are unknown; empty if there are none.
-func (r *Remover) Instance(ctx context.Context, crd *unstructured.Unstructured) (found string, err error) {
-	defer func() { err = errors.Join(err, r.instances().withdraw(context.WithoutCancel(ctx))) }()
-	return r.instances().of(ctx, crd)
-}
-
-// of names an instance of a CRD, or the reason why the instances are unknown;
+// Of names an instance of a CRD, or the reason why the instances are unknown;
 // empty if there are none. Objects that are being deleted count.
-func (i instances) of(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
-	kind := listKind(crd)
+func (a *Access) Of(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
+	kind := ListKind(crd)
 	if established, _ := probe.Condition(crd, "Established"); established != "True" || kind.Version == "" {
 		return "it may have instances: its kind is not served", nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	err := i.list(ctx, kind.Group, func(ctx context.Context) error { return i.live.List(ctx, list, client.Limit(1)) })
+	err := a.list(ctx, kind.Group, func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
 	if conversionFailed(err) {
 		return "it has instances, which cannot be converted: " + err.Error(), nil
 	}
-	if apierrors.IsNotFound(err) && i.isGone(ctx, crd) {
+	if apierrors.IsNotFound(err) && a.isGone(ctx, crd) {
 		return "", nil
 	}
 	if err != nil {
@@ -52,10 +45,10 @@ func (i instances) of(ctx context.Context, crd *unstructured.Unstructured) (stri
 }
 
 // isGone reports whether the API server answers that a CRD does not exist: it was deleted since it was read, and its instances with it.
-func (i instances) isGone(ctx context.Context, crd *unstructured.Unstructured) bool {
+func (a *Access) isGone(ctx context.Context, crd *unstructured.Unstructured) bool {
 	again := &unstructured.Unstructured{}
 	again.SetGroupVersionKind(object.CRDVersion)
-	return apierrors.IsNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(crd), again))
+	return apierrors.IsNotFound(a.Live.Get(ctx, client.ObjectKeyFromObject(crd), again))
 }
 
 // conversionFailed reports whether a list failed in the conversion webhook of a CRD.
@@ -65,10 +58,10 @@ func conversionFailed(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
 }
 
-// listKind returns the list kind of a CRD. It prefers the storage version to other
+// ListKind returns the list kind of a CRD. It prefers the storage version to other
 // served versions, because its list needs no conversion. The version is empty if none
 // is served.
-func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
+func ListKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	served := ""
 	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
 		if version["served"] == true && (served == "" || version["storage"] == true) {

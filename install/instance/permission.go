@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package removal
+package instance
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 // A CRD is deleted only after a list of its instances, and providers bring CRDs of any API
 // group. A wildcard for groups would include Secrets. The installer may write any
 // ClusterRole for the providers. So it grants itself "list" on a group when a list is
-// forbidden, and withdraws it at the end of the teardown pass. It does the same for the
-// writes of a migration. docs/adr/0012-permission-to-remove.md has the alternatives.
+// forbidden, and withdraws it at the end of the pass. It does the same for the writes of a
+// migration. docs/adr/0012-permission-to-remove.md has the alternatives.
 
 // instancesRole is the name of the ClusterRole and of its binding.
 const instancesRole = "openshift-capi-installer-instances"
@@ -31,26 +31,18 @@ const instancesRole = "openshift-capi-installer-instances"
 // grantTimeout limits how long the API server may take to apply the role.
 const grantTimeout = 10 * time.Second
 
-// instances lists the instances of CRDs.
-type instances struct {
-	live   client.Reader
-	writer client.Writer
-	// role is the role that lets the installer list them.
-	role *temporary
-}
-
 // list lists instances with the given request. If that is forbidden, it grants the installer the permission for the API group first.
-func (i instances) list(ctx context.Context, group string, list func(context.Context) error) error {
-	return i.permitted(ctx, []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}, list)
+func (a *Access) list(ctx context.Context, group string, list func(context.Context) error) error {
+	return a.Permitted(ctx, []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}, list)
 }
 
-// permitted sends a request. If that is forbidden, it grants the installer the rules first.
-func (i instances) permitted(ctx context.Context, rules []rbacv1.PolicyRule, request func(context.Context) error) error {
+// Permitted sends a request. If that is forbidden, it grants the installer the rules first.
+func (a *Access) Permitted(ctx context.Context, rules []rbacv1.PolicyRule, request func(context.Context) error) error {
 	forbidden := request(ctx)
 	if !apierrors.IsForbidden(forbidden) {
 		return forbidden
 	}
-	if err := i.grant(ctx, rules); err != nil {
+	if err := a.grant(ctx, rules); err != nil {
 		return fmt.Errorf("%w; the installer cannot grant itself the permission either: %w", forbidden, err)
 	}
 	err := forbidden
@@ -62,13 +54,13 @@ func (i instances) permitted(ctx context.Context, rules []rbacv1.PolicyRule, req
 }
 
 // grant adds rules to the role.
-func (i instances) grant(ctx context.Context, rules []rbacv1.PolicyRule) error {
-	i.role.mayExist = true
+func (a *Access) grant(ctx context.Context, rules []rbacv1.PolicyRule) error {
+	a.role.MayExist = true
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: instancesRole}}
-	switch err := i.live.Get(ctx, client.ObjectKeyFromObject(role), role); {
+	switch err := a.Live.Get(ctx, client.ObjectKeyFromObject(role), role); {
 	case apierrors.IsNotFound(err):
 		role.Rules = rules
-		if err := i.writer.Create(ctx, role); err != nil {
+		if err := a.Writer.Create(ctx, role); err != nil {
 			return fmt.Errorf("creating ClusterRole %s: %w", instancesRole, err)
 		}
 	case err != nil:
@@ -81,7 +73,7 @@ func (i instances) grant(ctx context.Context, rules []rbacv1.PolicyRule) error {
 			break
 		}
 		role.Rules = append(role.Rules, missing...)
-		if err := i.writer.Update(ctx, role); err != nil {
+		if err := a.Writer.Update(ctx, role); err != nil {
 			return fmt.Errorf("adding a rule to ClusterRole %s: %w", instancesRole, err)
 		}
 	}
@@ -90,31 +82,31 @@ func (i instances) grant(ctx context.Context, rules []rbacv1.PolicyRule) error {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: instancesRole},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.OperatorNamespace, Name: v1alpha1.ServiceAccountName}},
 	}
-	if err := i.writer.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := a.Writer.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ClusterRoleBinding %s: %w", instancesRole, err)
 	}
 	log.FromContext(ctx).Info("Granted the installer permissions for instances until the end of the pass", "rules", rules)
 	return nil
 }
 
-// withdraw deletes the role and its binding, unless they are known not to exist. An installer that cannot read
+// Withdraw deletes the role and its binding, unless they are known not to exist. An installer that cannot read
 // them has not created them.
-func (i instances) withdraw(ctx context.Context) error {
-	if i.role.absent() {
+func (a *Access) Withdraw(ctx context.Context) error {
+	if a.role.Absent() {
 		return nil
 	}
 	for _, object := range []client.Object{&rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRole{}} {
-		err := i.live.Get(ctx, client.ObjectKey{Name: instancesRole}, object)
+		err := a.Live.Get(ctx, client.ObjectKey{Name: instancesRole}, object)
 		if apierrors.IsForbidden(err) {
 			continue
 		}
 		if err == nil {
-			err = i.writer.Delete(ctx, object)
+			err = a.Writer.Delete(ctx, object)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting %T %s: %w", object, instancesRole, err)
 		}
 	}
-	*i.role = temporary{checked: true}
+	a.role = Temporary{Checked: true}
 	return nil
 }

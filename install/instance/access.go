@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package instance finds the instances of CRDs, and lets the installer list and write them: it may have to grant itself the permission,
+// which exists only during a pass.
+package instance
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Access is the installer's access to the instances of CRDs. It is not safe for concurrent use.
+type Access struct {
+	// Live reads from the API server, bypassing the cache.
+	Live client.Reader
+	// Writer writes to the API server.
+	Writer client.Writer
+
+	// role is the role that lets the installer list and write instances.
+	role Temporary
+}
+
+// Temporary is what is known of an object of the installer that exists only during a pass.
+type Temporary struct {
+	// MayExist is set while the object may exist, Checked once this process has deleted the
+	// object that an earlier process may have left behind.
+	MayExist, Checked bool
+}
+
+// Absent reports whether the object is known not to exist.
+func (t Temporary) Absent() bool { return !t.MayExist && t.Checked }
+
+// Check is Of in a pass of its own.
+func (a *Access) Check(ctx context.Context, crd *unstructured.Unstructured) (found string, err error) {
+	defer func() { err = errors.Join(err, a.Withdraw(context.WithoutCancel(ctx))) }()
+	return a.Of(ctx, crd)
+}
