@@ -162,7 +162,8 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		},
 	}
 	if out.scope == rollout {
-		if out.findings, out.err = r.preflight(ctx, s, out); out.err != nil || preflight.Blocking(out.findings) != nil {
+		before := trial{r, s, out}
+		if out.findings, out.err = before.findings(ctx); out.err != nil || preflight.Blocking(out.findings) != nil {
 			return out
 		}
 	}
@@ -178,15 +179,6 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	}
 	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
 	return out
-}
-
-// stored returns the plan of a version in the status.
-func (r *Applier) stored(s state, entry v1alpha1.Version) (plan, error) {
-	v, err := s.load(entry)
-	if err != nil {
-		return plan{version: v}, err
-	}
-	return r.plans.of(v)
 }
 
 // prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.
@@ -258,7 +250,7 @@ func (v version) checkKey() compatibility.Key {
 // the next phase collide only after the objects of this one are adopted.
 func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	rev := a.plan.revision()
-	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.older(s)}
+	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
 		how.Prepare = r.dropVersions
 	}
@@ -299,35 +291,6 @@ func (r *Applier) dropVersions(ctx context.Context, phase revision.Phase) error 
 		}
 	}
 	return nil
-}
-
-// older returns a function that returns the objects of an older owner by its revision
-// number, from the versions in status.versions that can be read.
-func (r *Applier) older(s state) func(number int64) map[object.Identity]*unstructured.Unstructured {
-	return func(number int64) map[object.Identity]*unstructured.Unstructured {
-		var owned []revision.Phase
-		for _, entry := range s.Cluster.Status.Versions {
-			if !owns(entry, number) {
-				continue
-			}
-			p, err := r.stored(s, entry)
-			if err != nil {
-				continue
-			}
-			owned = append(owned, slices.DeleteFunc(slices.Clone(p.phases), func(phase revision.Phase) bool { return phase.Number != number })...)
-		}
-		return revision.ByIdentity(owned)
-	}
-}
-
-// owns reports whether a version has parts whose owner has a revision number.
-func owns(version v1alpha1.Version, number int64) bool {
-	for part := range revision.PartsOf(version) {
-		if owner, err := revision.Number(part.Owner); err == nil && owner == number {
-			return true
-		}
-	}
-	return false
 }
 
 // incompatibility returns the reason why a CRD is not known to be compatible with the

@@ -125,7 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return r.report(ctx, s.Cluster, status.Outcome{Reason: reason.ApplyFailed, Err: err}, "")
 	}
 	outcome, current := r.install(ctx, s)
-	removed := r.teardown(ctx, s)
+	removed := teardown{r, s}.deleted(ctx)
 	outcome, behind := withRemoval(outcome, removed)
 	r.behind(ctx, &outcome, "Removal failed", behind)
 	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
@@ -203,7 +203,7 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 		return status.Outcome{Reason: reason.NoRevision, Message: "waiting for the version controller to create the first version"}, ""
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
-	disarmed, errDisarmed := r.disarm(ctx, s)
+	disarmed, errDisarmed := disarmer{&r.Applier, r.Live, r.Client}.disarm(ctx, s)
 	var results []versionResult
 	var drift []status.Event
 	phases := map[string][]v1alpha1.Phase{}
@@ -290,7 +290,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 		}
 		done = r.Applier.attempt(ctx, s, v, deadline, now)
 	}
-	explained, next := r.explain(ctx, done.result, entry, now)
+	explained, next := podReader{r.Live, &r.log}.explain(ctx, done.result, entry, now)
 	done.result = explained
 	r.log.phases(ctx, v.name, done.result.Phases)
 	current := s.Cluster.Status.CurrentVersion
@@ -360,7 +360,7 @@ func (r *Reconciler) nameRetained(ctx context.Context, s state, outcome *status.
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	p, err := r.Applier.stored(s, *s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion))
+	p, err := r.Applier.plans.stored(s, *s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion))
 	if err != nil {
 		return err
 	}

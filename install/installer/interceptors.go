@@ -69,27 +69,34 @@ func (s state) desiredParts() sets.Set[revision.Part] {
 	return nil
 }
 
+// disarmer deletes interceptors.
+type disarmer struct {
+	applier *Applier
+	live    client.Reader
+	writer  client.Writer
+}
+
 // disarm deletes the interceptors of superseded versions that were never complete.
-func (r *Reconciler) disarm(ctx context.Context, s state) (out disarmed, err error) {
+func (d disarmer) disarm(ctx context.Context, s state) (out disarmed, err error) {
 	entries := s.superseded()
 	if len(entries) == 0 {
 		return out, nil
 	}
 	used := s.currentParts().Union(s.desiredParts())
-	kept, err := r.currentObjects(s)
+	kept, err := d.currentObjects(s)
 	if err != nil {
 		return out, err
 	}
 	var failed []error
 	for _, entry := range entries {
-		found, err := r.interceptorsOf(ctx, s, entry, used)
+		found, err := d.interceptorsOf(ctx, s, entry, used)
 		failed = append(failed, err)
 		for _, i := range found {
 			if kept[i.Identity] != nil {
 				out.shared = append(out.shared, preflight.Deletion(i.Identity))
 				continue
 			}
-			gone, err := r.deleteInterceptor(ctx, i)
+			gone, err := d.delete(ctx, i)
 			if failed = append(failed, err); gone {
 				out.deleted = append(out.deleted, i.String()+" of version "+i.version)
 				log.FromContext(ctx).Info("Deleted an object that intercepts requests, because its version was never complete", "object", i.String(), "version", i.version)
@@ -100,22 +107,22 @@ func (r *Reconciler) disarm(ctx context.Context, s state) (out disarmed, err err
 }
 
 // currentObjects returns the objects of the current version; none while there is none.
-func (r *Reconciler) currentObjects(s state) (map[object.Identity]*unstructured.Unstructured, error) {
+func (d disarmer) currentObjects(s state) (map[object.Identity]*unstructured.Unstructured, error) {
 	entry := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion)
 	if entry == nil {
 		return nil, nil
 	}
-	p, err := r.Applier.stored(s, *entry)
+	p, err := d.applier.plans.stored(s, *entry)
 	return revision.ByIdentity(p.phases), err
 }
 
 // interceptorsOf returns the interceptors that a version controls, as the cache shows them, without the parts of others.
-func (r *Reconciler) interceptorsOf(ctx context.Context, s state, entry v1alpha1.Version, others sets.Set[revision.Part]) (found []interceptingObject, err error) {
+func (d disarmer) interceptorsOf(ctx context.Context, s state, entry v1alpha1.Version, others sets.Set[revision.Part]) (found []interceptingObject, err error) {
 	v, err := s.load(entry)
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.Applier.prepare(ctx, v, others)
+	p, err := d.applier.prepare(ctx, v, others)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +133,8 @@ func (r *Reconciler) interceptorsOf(ctx context.Context, s state, entry v1alpha1
 					continue
 				}
 				i := interceptingObject{engine.Reference{Identity: object.IdentityOf(obj), APIVersion: obj.GroupVersionKind().Version}, phase.Owner, entry.Name}
-				actual, err := i.Read(ctx, r.Applier.Engine.Reader)
-				if err == nil && r.Applier.Engine.Owners.Controls(i.owner, actual) {
+				actual, err := i.Read(ctx, d.applier.Engine.Reader)
+				if err == nil && d.applier.Engine.Owners.Controls(i.owner, actual) {
 					found = append(found, i)
 				}
 			}
@@ -136,20 +143,20 @@ func (r *Reconciler) interceptorsOf(ctx context.Context, s state, entry v1alpha1
 	return found, nil
 }
 
-// deleteInterceptor deletes an interceptor unless the API server shows that its version does not control it.
-func (r *Reconciler) deleteInterceptor(ctx context.Context, i interceptingObject) (deleted bool, err error) {
-	actual, err := i.Read(ctx, r.Live)
+// delete deletes an interceptor unless the API server shows that its version does not control it.
+func (d disarmer) delete(ctx context.Context, i interceptingObject) (deleted bool, err error) {
+	actual, err := i.Read(ctx, d.live)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", i, err)
 	}
-	if !r.Applier.Engine.Owners.Controls(i.owner, actual) || actual.GetDeletionTimestamp() != nil {
+	if !d.applier.Engine.Owners.Controls(i.owner, actual) || actual.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
 	read := client.Preconditions{UID: new(actual.GetUID()), ResourceVersion: new(actual.GetResourceVersion())}
-	if err := r.Client.Delete(ctx, actual, read); client.IgnoreNotFound(err) != nil {
+	if err := d.writer.Delete(ctx, actual, read); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting %s, which intercepts requests for version %s, which was never complete: %w", i, i.version, err)
 	}
 	return true, nil

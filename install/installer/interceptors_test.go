@@ -46,7 +46,8 @@ func TestDisarm(t *testing.T) {
 	}
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(append(before, own("4.22.0-4", "adopted"))...).Build()
 	cache := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(append(before, own("4.22.0-3", "adopted"))...).Build()
-	got, err := reconcilerOf(t, cache, live, watches{}).disarm(t.Context(), stateOf(versions, configMaps...))
+	r := reconcilerOf(t, cache, live, watches{})
+	got, err := disarmer{&r.Applier, r.Live, r.Client}.disarm(t.Context(), stateOf(versions, configMaps...))
 	want := disarmed{
 		deleted: []string{"ValidatingWebhookConfiguration own of version 4.22.0-3"},
 		shared:  []string{"kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io shared"},
@@ -75,7 +76,7 @@ func TestDisarm_NothingSuperseded(t *testing.T) {
 			version, _ := storedVersion(t, name, webhook("own"))
 			versions = append(versions, version)
 		}
-		got, err := (&Reconciler{}).disarm(t.Context(), stateOf(versions)) // would panic with a read
+		got, err := disarmer{}.disarm(t.Context(), stateOf(versions)) // would panic with a read
 		if err != nil || got.deleted != nil || got.shared != nil {
 			t.Errorf("%v: %v, %v", names, got, err)
 		}

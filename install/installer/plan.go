@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
@@ -183,6 +184,53 @@ func (p *planner) of(v version) (plan, error) {
 	}
 	p.known[v.name] = made
 	return made, nil
+}
+
+// stored returns the plan of a version in the status.
+func (p *planner) stored(s state, entry v1alpha1.Version) (plan, error) {
+	v, err := s.load(entry)
+	if err != nil {
+		return plan{version: v}, err
+	}
+	return p.of(v)
+}
+
+// objectsOf returns the objects of a version; none if it cannot be read, which the attempt for that version reports.
+func (p *planner) objectsOf(s state, entry v1alpha1.Version) map[object.Identity]*unstructured.Unstructured {
+	stored, err := p.stored(s, entry)
+	if err != nil {
+		return nil
+	}
+	return revision.ByIdentity(stored.phases)
+}
+
+// older returns a function that returns the objects of an older owner by its revision
+// number, from the versions in status.versions that can be read.
+func (p *planner) older(s state) func(number int64) map[object.Identity]*unstructured.Unstructured {
+	return func(number int64) map[object.Identity]*unstructured.Unstructured {
+		var owned []revision.Phase
+		for _, entry := range s.Cluster.Status.Versions {
+			if !owns(entry, number) {
+				continue
+			}
+			stored, err := p.stored(s, entry)
+			if err != nil {
+				continue
+			}
+			owned = append(owned, slices.DeleteFunc(slices.Clone(stored.phases), func(phase revision.Phase) bool { return phase.Number != number })...)
+		}
+		return revision.ByIdentity(owned)
+	}
+}
+
+// owns reports whether a version has parts whose owner has a revision number.
+func owns(version v1alpha1.Version, number int64) bool {
+	for part := range revision.PartsOf(version) {
+		if owner, err := revision.Number(part.Owner); err == nil && owner == number {
+			return true
+		}
+	}
+	return false
 }
 
 // forget drops the plan of a version.

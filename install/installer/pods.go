@@ -25,9 +25,15 @@ import (
 // reconcile: pods are not watched.
 const lateAfter = 10 * time.Second
 
+// podReader reads the pods of late Deployments.
+type podReader struct {
+	live client.Reader
+	log  *rolloutLog
+}
+
 // explain returns the result with a cause for each late Deployment: the problem of its pods. It returns the time until an
 // explanation is due; 0 if no Deployment is waited for. A cause that cannot be read is omitted.
-func (r *Reconciler) explain(ctx context.Context, result engine.Result, entry v1alpha1.Version, now time.Time) (explained engine.Result, next time.Duration) {
+func (r podReader) explain(ctx context.Context, result engine.Result, entry v1alpha1.Version, now time.Time) (explained engine.Result, next time.Duration) {
 	explained = result
 	explained.Phases = slices.Clone(result.Phases)
 	for i := range explained.Phases {
@@ -64,9 +70,9 @@ func waitingSince(entry v1alpha1.Version, name string) time.Time {
 }
 
 // causeOf reads the pods of a Deployment, and the warnings about them if their status has no cause.
-func (r *Reconciler) causeOf(ctx context.Context, reference engine.Reference) string {
+func (r podReader) causeOf(ctx context.Context, reference engine.Reference) string {
 	deployment := &appsv1.Deployment{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, deployment); err != nil {
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, deployment); err != nil {
 		return r.unread(ctx, err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
@@ -74,11 +80,11 @@ func (r *Reconciler) causeOf(ctx context.Context, reference engine.Reference) st
 		return r.unread(ctx, err)
 	}
 	pods := &corev1.PodList{}
-	if err := r.Live.List(ctx, pods, client.InNamespace(reference.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := r.live.List(ctx, pods, client.InNamespace(reference.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return r.unread(ctx, err)
 	}
 	events := &corev1.EventList{}
-	if err := r.Live.List(ctx, events, client.InNamespace(reference.Namespace), warningsAboutPods, client.Limit(maxEvents)); err != nil {
+	if err := r.live.List(ctx, events, client.InNamespace(reference.Namespace), warningsAboutPods, client.Limit(maxEvents)); err != nil {
 		_ = r.unread(ctx, err) // the status of the pods may have the cause
 	}
 	return cmp.Or(podproblem.OfPods(pods.Items, events.Items), podproblem.OfDeployment(*deployment))
@@ -91,7 +97,7 @@ var warningsAboutPods = client.MatchingFields{"involvedObject.kind": "Pod", "typ
 const maxEvents = 500
 
 // unread logs that pods cannot be read. Their absence and missing permissions are no problem of the rollout.
-func (r *Reconciler) unread(ctx context.Context, err error) string {
+func (r podReader) unread(ctx context.Context, err error) string {
 	if !apierrors.IsNotFound(err) {
 		r.log.error(ctx, "Pods of a late Deployment not read", err)
 	}

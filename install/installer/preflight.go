@@ -41,50 +41,57 @@ type Preflight struct {
 	notes  []preflight.Finding
 }
 
-// preflight returns the findings about a version that is going to be rolled out.
-func (r *Applier) preflight(ctx context.Context, s state, a attempt) ([]preflight.Finding, error) {
-	p := &r.Preflight
-	if p.passed == a.plan.key() {
+// trial judges an attempt at a version before its first object is written.
+type trial struct {
+	*Applier
+	s state
+	a attempt
+}
+
+// findings returns the findings about a version that is going to be rolled out.
+func (t trial) findings(ctx context.Context) ([]preflight.Finding, error) {
+	p := &t.Preflight
+	if p.passed == t.a.plan.key() {
 		return p.notes, nil
 	}
 	if p.Live == nil {
 		return nil, nil
 	}
-	found, err := r.judgeAndRehearse(ctx, s, a)
+	found, err := t.judgeAndRehearse(ctx)
 	if err == nil && preflight.Blocking(found) == nil {
-		p.passed, p.notes = a.plan.key(), found
+		p.passed, p.notes = t.a.plan.key(), found
 	}
 	return found, err
 }
 
 // judgeAndRehearse returns the findings about a version. If there are none that stop it, its pods are rehearsed; then the version is judged again, because
 // time has passed.
-func (r *Applier) judgeAndRehearse(ctx context.Context, s state, a attempt) (found []preflight.Finding, err error) {
-	rehearsing := r.Rehearsal.of(a.plan)
+func (t trial) judgeAndRehearse(ctx context.Context) (found []preflight.Finding, err error) {
+	rehearsing := t.Rehearsal.of(t.a.plan)
 	if !rehearsing {
-		if found, err = r.judge(ctx, s, a, r.Engine.Reader); err != nil || preflight.Blocking(found) != nil {
+		if found, err = t.judge(ctx, t.Engine.Reader); err != nil || preflight.Blocking(found) != nil {
 			return found, err
 		}
 	}
-	tested, err := r.rehearse(ctx, s, a)
+	tested, err := t.rehearse(ctx)
 	if err != nil || preflight.Blocking(tested) != nil {
 		return tested, err
 	}
 	if rehearsing {
-		found, err = r.judge(ctx, s, a, r.Engine.Reader)
+		found, err = t.judge(ctx, t.Engine.Reader)
 	}
 	return append(found, tested...), err
 }
 
 // judge returns the findings about a version. Without a cache, all objects are read from the API server.
-func (r *Applier) judge(ctx context.Context, s state, a attempt, cache client.Reader) (found []preflight.Finding, err error) {
-	if hasBegun(s.Cluster.Status.Version(a.plan.name)) { // an earlier process has judged it
-		found, err = preflight.Lasting(r.release(s, a))
+func (t trial) judge(ctx context.Context, cache client.Reader) (found []preflight.Finding, err error) {
+	if hasBegun(t.s.Cluster.Status.Version(t.a.plan.name)) { // an earlier process has judged it
+		found, err = preflight.Lasting(t.release())
 	} else {
-		found, err = preflight.Check(ctx, observed{cache, &existing{live: r.Preflight.Live}, &r.Preflight}, r.release(s, a))
+		found, err = preflight.Check(ctx, observed{cache, &existing{live: t.Preflight.Live}, &t.Preflight}, t.release())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking version %s before its first write: %w", a.plan.name, err)
+		return nil, fmt.Errorf("checking version %s before its first write: %w", t.a.plan.name, err)
 	}
 	return found, nil
 }
@@ -96,7 +103,7 @@ func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
 		return a
 	}
 	a.plan = a.plan.without(s.currentParts())
-	found, err := r.judge(ctx, s, a, nil)
+	found, err := trial{r, s, a}.judge(ctx, nil)
 	a.findings, a.err = found, errors.Join(a.err, err)
 	return a
 }
@@ -109,32 +116,23 @@ func hasBegun(version *v1alpha1.Version) bool {
 }
 
 // release returns the release of an attempt.
-func (r *Applier) release(s state, a attempt) preflight.Release {
-	name := a.plan.name
+func (t trial) release() preflight.Release {
+	name, reported := t.a.plan.name, t.s.Cluster.Status
 	out := preflight.Release{
-		Version: revision.Release(name), Phases: a.plan.phases, Unchanged: a.plan.others,
-		Adoptable: a.former.Adoptable, Accepted: s.Cluster.Spec.AcceptedRisks,
+		Version: revision.Release(name), Phases: t.a.plan.phases, Unchanged: t.a.plan.others,
+		Adoptable: t.a.former.Adoptable, Accepted: t.s.Cluster.Spec.AcceptedRisks,
 	}
-	if entry := s.Cluster.Status.Version(name); entry != nil {
+	if entry := reported.Version(name); entry != nil {
 		out.Components = entry.Components
 	}
-	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil {
+	if current := reported.Version(reported.CurrentVersion); current != nil {
 		out.Installed = current.Components
-		installed := r.objectsOf(s, *current)
+		installed := t.plans.objectsOf(t.s, *current)
 		out.InstalledCRD = func(name string) *unstructured.Unstructured {
 			return installed[object.Identity{GroupKind: object.CustomResourceDefinition, Name: name}]
 		}
 	}
 	return out
-}
-
-// objectsOf returns the objects of a version; none if it cannot be read, which the attempt for that version reports.
-func (r *Applier) objectsOf(s state, entry v1alpha1.Version) map[object.Identity]*unstructured.Unstructured {
-	p, err := r.stored(s, entry)
-	if err != nil {
-		return nil
-	}
-	return revision.ByIdentity(p.phases)
 }
 
 // reserved returns the objects of the current version that it must not create again, because the desired version creates them with another
@@ -145,7 +143,7 @@ func (r *Applier) reserved(ctx context.Context, s state, p plan) sets.Set[object
 	if desired == nil || desired.Name == p.name {
 		return out
 	}
-	next := r.objectsOf(s, *desired)
+	next := r.plans.objectsOf(s, *desired)
 	for id, installed := range revision.ByIdentity(p.phases) {
 		if next[id] == nil || !preflight.Reserved(installed, next[id]) {
 			continue

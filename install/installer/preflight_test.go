@@ -63,7 +63,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 		t.Helper()
 		a := attempt{plan: planOf(t, &r, s, second), scope: rollout}
 		var err error
-		if a.findings, err = r.preflight(t.Context(), s, a); err != nil {
+		if a.findings, err = (trial{&r, s, a}).findings(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return a
@@ -108,7 +108,7 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 		r.Preflight = Preflight{Live: live, DryRuns: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		p := planOf(t, &r, s, version)
-		if found, err := r.preflight(t.Context(), s, attempt{plan: p}); err != nil || len(found) != want {
+		if found, err := (trial{&r, s, attempt{plan: p}}).findings(t.Context()); err != nil || len(found) != want {
 			t.Errorf("phase %s: findings %v, want %d: %v", state, found, want, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
 	r := reconcilerOf(t, fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build(), watches{}).Applier
 	r.Preflight.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
 	p := planOf(t, &r, s, second)
-	found, err := r.preflight(t.Context(), s, attempt{plan: p, scope: rollout})
+	found, err := (trial{&r, s, attempt{plan: p, scope: rollout}}).findings(t.Context())
 	if err != nil || len(found) != 1 || found[0].Blocks() || !strings.Contains(found[0].Message, "1 CRD(s) switch to v2, which the installed release lacks") {
 		t.Errorf("findings %+v, want the note about the way back: %v", found, err)
 	}
@@ -166,7 +166,7 @@ func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
 			r := reconcilerOf(t, cache, live, watches{}).Applier
 			r.Preflight = Preflight{Live: live, DryRuns: live}
 			a := attempt{plan: planOf(t, &r, s, version), scope: rollout}
-			found, err := r.preflight(t.Context(), s, a)
+			found, err := (trial{&r, s, a}).findings(t.Context())
 			if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "(no owner: ConfigMap theirs, ValidatingWebhookConfiguration theirs)") {
 				t.Errorf("findings %v, want both collisions: %v", found, err)
 			}

@@ -118,22 +118,22 @@ func (r *Rehearsal) of(p plan) bool { return r.key == p.key() && !r.passed }
 
 // rehearse creates the pods of a rehearsal, and deletes them when all are proved. It returns a *rehearsingError until then, and findings that stop
 // the version for pods that do not start.
-func (r *Applier) rehearse(ctx context.Context, s state, a attempt) ([]preflight.Finding, error) {
-	h := &r.Rehearsal
-	if h.Pod == "" || rehearsed(s) != a.plan.name {
+func (t trial) rehearse(ctx context.Context) ([]preflight.Finding, error) {
+	h, p := &t.Rehearsal, t.a.plan
+	if h.Pod == "" || rehearsed(t.s) != p.name {
 		return nil, nil
 	}
-	if h.key != a.plan.key() {
-		planned, err := r.rehearsalOf(ctx, s, a)
+	if h.key != p.key() {
+		planned, err := t.rehearsalOf(ctx)
 		if err != nil {
 			return nil, err
 		}
-		h.key, h.planned, h.passed, h.failed = a.plan.key(), planned, len(planned.Pods) == 0, map[string]string{}
+		h.key, h.planned, h.passed, h.failed = p.key(), planned, len(planned.Pods) == 0, map[string]string{}
 	}
 	if h.passed {
 		return h.notes(), nil
 	}
-	pods, err := h.list(ctx, client.MatchingLabels{v1alpha1.RehearsalLabel: a.plan.name})
+	pods, err := h.list(ctx, client.MatchingLabels{v1alpha1.RehearsalLabel: p.name})
 	if err != nil {
 		return nil, err
 	}
@@ -189,9 +189,9 @@ func (r *Rehearsal) notes() []preflight.Finding {
 }
 
 // rehearsalOf returns the rehearsal of a version. It has no pods if the installer cannot read its own pod, or cannot create any.
-func (r *Applier) rehearsalOf(ctx context.Context, s state, a attempt) (rehearsal.Plan, error) {
+func (t trial) rehearsalOf(ctx context.Context) (rehearsal.Plan, error) {
 	self := &corev1.Pod{}
-	err := r.Rehearsal.Live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: r.Rehearsal.Pod}, self)
+	err := t.Rehearsal.Live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: t.Rehearsal.Pod}, self)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return rehearsal.Plan{Omitted: []string{"any Deployment, because the image of the installer is unknown: " + err.Error()}}, nil
@@ -199,12 +199,12 @@ func (r *Applier) rehearsalOf(ctx context.Context, s state, a attempt) (rehearsa
 		return rehearsal.Plan{}, fmt.Errorf("reading the installer's pod: %w", err)
 	}
 	planned, err := rehearsal.Of(rehearsal.Release{
-		Version: a.plan.name, Phases: a.plan.phases, Installed: r.objectsOf(s, *s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion)),
-	}, r.Rehearsal.program(self))
-	if err != nil || len(planned.Pods) == 0 || r.Permissions.Reviews == nil {
+		Version: t.a.plan.name, Phases: t.a.plan.phases, Installed: t.plans.objectsOf(t.s, *t.s.Cluster.Status.Version(t.s.Cluster.Status.CurrentVersion)),
+	}, t.Rehearsal.program(self))
+	if err != nil || len(planned.Pods) == 0 || t.Permissions.Reviews == nil {
 		return planned, err
 	}
-	denied, err := r.Permissions.denied(ctx, permission.Rehearsals(v1alpha1.OperandNamespace))
+	denied, err := t.Permissions.denied(ctx, permission.Rehearsals(v1alpha1.OperandNamespace))
 	if denied != nil {
 		return rehearsal.Plan{Omitted: []string{"any Deployment, because service account " + v1alpha1.ServiceAccountName + " " + denied[0].String()}}, nil
 	}

@@ -24,19 +24,25 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// teardown removes the objects of every version whose ConfigMap is being deleted.
+// teardown removes versions whose ConfigMap is being deleted.
+type teardown struct {
+	*Reconciler
+	s state
+}
+
+// deleted removes the objects of every version whose ConfigMap is being deleted.
 //
 // The desired and the current version are torn down only during an uninstall. A
 // version between them that still controls objects is torn down once the desired
 // version is installed. All other deleted ConfigMaps stay until the version
 // controller has recreated them.
-func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
+func (t teardown) deleted(ctx context.Context) status.Outcome {
 	outcome := status.Outcome{Reason: reason.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
 	var waiting []string
 	var failed []error
-	for _, configMap := range s.deletedRevisions() {
+	for _, configMap := range t.s.deletedRevisions() {
 		name := configMap.Name
-		progress, err := r.teardownRevision(ctx, s, name)
+		progress, err := t.revision(ctx, name)
 		outcome.Events = append(outcome.Events, retainedEvents(name, progress)...)
 		if progress.phases != nil {
 			outcome.Phases[name] = progress.phases
@@ -46,13 +52,13 @@ func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
 			failed = append(failed, fmt.Errorf("removing version %s: %w", name, err))
 		case progress.keep:
 		case progress.done:
-			failed = append(failed, removeFinalizer(ctx, r.Client, configMap))
+			failed = append(failed, removeFinalizer(ctx, t.Client, configMap))
 		default:
 			waiting = append(waiting, progress.message(name))
 		}
 	}
-	for _, part := range s.orphanedParts() {
-		failed = append(failed, removeFinalizer(ctx, r.Client, part))
+	for _, part := range t.s.orphanedParts() {
+		failed = append(failed, removeFinalizer(ctx, t.Client, part))
 	}
 	if err := errors.Join(failed...); err != nil {
 		outcome.Reason, outcome.Err = removalReason(err), err
@@ -62,19 +68,18 @@ func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
 	return outcome
 }
 
-// teardownRevision removes the objects of a version whose ConfigMap is being deleted,
-// unless the version is still needed.
-func (r *Reconciler) teardownRevision(ctx context.Context, s state, name string) (teardownProgress, error) {
-	current := s.Cluster.Status
+// revision removes the objects of a version, unless the version is still needed.
+func (t teardown) revision(ctx context.Context, name string) (teardownProgress, error) {
+	current := t.s.Cluster.Status
 	switch {
-	case s.Uninstalling():
-		return r.teardownVersion(ctx, s, name, nil)
+	case t.s.Uninstalling():
+		return t.version(ctx, name, nil)
 	case name == current.DesiredVersion, name == current.CurrentVersion:
 		return teardownProgress{keep: true}, nil
 	case !current.Settled():
-		return r.teardownWithoutObjects(ctx, s, name)
+		return t.withoutObjects(ctx, name)
 	default:
-		return r.teardownVersion(ctx, s, name, s.otherParts(name))
+		return t.version(ctx, name, t.s.otherParts(name))
 	}
 }
 
@@ -108,32 +113,32 @@ func removeFinalizer(ctx context.Context, writer client.Writer, configMap *corev
 	return nil
 }
 
-// teardownVersion removes the objects of a version, except the parts that other versions install.
-func (r *Reconciler) teardownVersion(ctx context.Context, s state, name string, others sets.Set[revision.Part]) (teardownProgress, error) {
-	v, err := s.deleted(name)
+// version removes the objects of a version, except the parts that other versions install.
+func (t teardown) version(ctx context.Context, name string, others sets.Set[revision.Part]) (teardownProgress, error) {
+	v, err := t.s.deleted(name)
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	p, err := r.Applier.prepare(ctx, v, others)
+	p, err := t.Applier.prepare(ctx, v, others)
 	if err != nil {
 		return teardownProgress{}, err
 	}
 	out := teardownProgress{done: true}
 	if len(p.phases) > 0 {
-		removed, err := r.Remover.Remove(ctx, p.revision(), v.unmanaged)
+		removed, err := t.Remover.Remove(ctx, p.revision(), v.unmanaged)
 		if err != nil {
 			return teardownProgress{}, err
 		}
-		r.log.teardown(ctx, name, removed)
+		t.log.teardown(ctx, name, removed)
 		out = teardownProgress{done: removed.Complete, Progress: removed, phases: removedPhases(p.phases, removed.Removal)}
 	}
 	if !out.done {
 		return out, nil
 	}
 	if !others.Has(revision.Part{Owner: v.owner}) {
-		err = r.Remover.RemoveRequirements(ctx, v.owner)
+		err = t.Remover.RemoveRequirements(ctx, v.owner)
 	}
-	return out, errors.Join(err, r.Remover.DeleteRecreatedRoles(ctx, p.revision()), r.Applier.forget(ctx, p))
+	return out, errors.Join(err, t.Remover.DeleteRecreatedRoles(ctx, p.revision()), t.Applier.forget(ctx, p))
 }
 
 // deleted reads a version whose ConfigMap is being deleted.
@@ -182,33 +187,33 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 	return false, nil
 }
 
-// teardownWithoutObjects removes a version that controls no objects besides the parts of other versions, or only objects that no other version has. Until the
+// withoutObjects removes a version that controls no objects besides the parts of other versions, or only objects that no other version has. Until the
 // desired version is installed, other objects of an older version may be the only
 // ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
-func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name string) (teardownProgress, error) {
-	v, err := s.deleted(name)
+func (t teardown) withoutObjects(ctx context.Context, name string) (teardownProgress, error) {
+	v, err := t.s.deleted(name)
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	others := s.otherParts(name)
-	p, err := r.Applier.prepare(ctx, v, others)
+	others := t.s.otherParts(name)
+	p, err := t.Applier.prepare(ctx, v, others)
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	controlled, err := r.Applier.Engine.Controlled(ctx, p.revision(), r.Live)
+	controlled, err := t.Applier.Engine.Controlled(ctx, p.revision(), t.Live)
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	needed, err := s.neededByOthers(v, controlled)
+	needed, err := t.s.neededByOthers(v, controlled)
 	if err != nil {
 		return teardownProgress{}, err
 	}
 	if needed {
-		waiting := removal.Progress{Waiting: []string{"version " + s.Cluster.Status.DesiredVersion + " to be installed"}}
+		waiting := removal.Progress{Waiting: []string{"version " + t.s.Cluster.Status.DesiredVersion + " to be installed"}}
 		return teardownProgress{Progress: waiting}, nil
 	}
-	return r.teardownVersion(ctx, s, name, others)
+	return t.version(ctx, name, others)
 }
 
 // withoutControllers is what the instances of retained CRDs lack once their provider is removed.

@@ -111,7 +111,7 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 		// The desired version has one of its objects.
 		"4.22.0-8": {Progress: removal.Progress{Waiting: []string{"version 4.22.0-3 to be installed"}}},
 	} {
-		got, err := reconciler.teardownRevision(t.Context(), s, name)
+		got, err := (teardown{reconciler, s}).revision(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
