@@ -82,8 +82,7 @@ func Run(ctx context.Context, version string, args []string, stdin io.Reader, st
 	}
 	code := cli.ExitCode(err)
 	if stopped := context.Cause(ctx); stopped != nil && (code == cli.ExitIO || errors.Is(err, stopped)) { // the errors of interrupted operations carry no information
-		err = fmt.Errorf("stopped: %w", stopped)
-		code = cli.ExitCode(err)
+		err, code = stopped, cli.ExitCode(stopped)
 	}
 	cli.Report(stderr, err)
 	if cli.WantsHelp(err) {

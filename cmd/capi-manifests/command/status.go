@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -30,7 +31,9 @@ The next steps come first. Complete and pending phases are one line each unless 
 width. While a version is being installed, its time and the time of the last rollout are shown.
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
-fact, or a document with -o json or yaml. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest or blocked. At rest means
+fact, or a document with -o json or yaml. On a terminal the state, the cluster and the next steps stay at the top, and the rest scrolls:
+arrows, PgUp, PgDn, g (top) and G (bottom). q ends the watch with the exit code of the state, Ctrl-C with 130; the last report
+stays on the terminal. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest or blocked. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
 is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
@@ -157,26 +160,28 @@ func stateOf(report rollout.Report, message string) error {
 // errTimeout reports that --timeout has passed.
 var errTimeout = errors.New("timed out")
 
-// display returns the display of a watch.
-func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
+// display returns the display of a watch. It calls ended when the user ends it.
+func (o *statusOptions) display(cmd *cobra.Command, ended func(error)) rollout.Display {
 	problem := func(err error) { cli.Report(cmd.ErrOrStderr(), err) }
 	if !o.watch {
 		return rollout.NewPulse(cmd.ErrOrStderr(), problem)
 	}
 	out := cmd.OutOrStdout()
-	return rollout.NewDisplay(out, o.format, o.color.Enabled(out), o.noFold, problem)
+	terminal := rollout.Terminal{Out: out, In: cmd.InOrStdin(), Color: o.color.Enabled(out), NoFold: o.noFold, Ended: ended}
+	return rollout.NewDisplay(terminal, o.format, problem)
 }
 
 // follow watches the cluster until the rollout ends (--wait), the timeout passes,
 // or the user interrupts.
 func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) error {
-	ctx := cmd.Context()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
 	if o.timeout > 0 {
-		timed, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-		defer cancel()
+		timed, stop := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+		defer stop()
 		ctx = timed
 	}
-	show := o.display(cmd)
+	show := o.display(cmd, cancel)
 	var last *rollout.Report
 	err := cluster.Watch(ctx, show.Problem, func(snapshot rollout.Snapshot) (bool, error) {
 		report := rollout.New(snapshot).For(o.forVersion)
@@ -188,7 +193,9 @@ func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) e
 	switch {
 	case last != nil && timeout:
 		return o.end(cmd, *last, fmt.Sprintf("timed out after %s: %s", o.timeout, last.Summary))
-	case err != nil:
+	case errors.Is(err, rollout.ErrInterrupted):
+		return &cli.SignalError{Signal: os.Interrupt}
+	case err != nil && !errors.Is(err, rollout.ErrQuit):
 		return err
 	default:
 		return o.end(cmd, *last, "")

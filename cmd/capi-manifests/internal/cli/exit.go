@@ -44,7 +44,7 @@ const exitSignal = 128
 // SignalError reports that a signal stopped the program.
 type SignalError struct{ Signal os.Signal }
 
-func (e *SignalError) Error() string { return e.Signal.String() + " signal received" }
+func (e *SignalError) Error() string { return "stopped: " + e.Signal.String() + " signal received" }
 
 // NotFoundError reports that the searched object does not exist.
 type NotFoundError struct{ Err error }

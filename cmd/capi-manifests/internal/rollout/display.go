@@ -23,55 +23,36 @@ type Display interface {
 	Close()
 }
 
-// NewDisplay returns the display for a format. Text on a terminal is redrawn in
+// Terminal is the output of a command, its input for keys, and the form of the text.
+type Terminal struct {
+	Out           io.Writer
+	In            io.Reader
+	Color, NoFold bool
+	// Ended is called once the user ends the display with ErrQuit or ErrInterrupted, or the terminal fails.
+	Ended func(error)
+}
+
+// NewDisplay returns the display for a format. Text on a terminal scrolls and is redrawn in
 // place; otherwise it has a line for each new fact. problem writes the errors,
-// except on a terminal: that has its own width.
-func NewDisplay(out io.Writer, format Format, color, noFold bool, problem func(error)) Display {
+// except on a terminal: the screen shows them.
+func NewDisplay(to Terminal, format Format, problem func(error)) Display {
 	problems := &problemLog{write: problem}
 	switch {
 	case format != Text:
-		return &documents{problemLog: problems, out: out, format: format}
-	case term.IsTerminal(out):
-		return newScreen(out, color, noFold)
+		return &documents{problemLog: problems, out: to.Out, format: format}
+	case term.Redraws(to.Out):
+		return newScreen(to, time.Now)
 	default:
-		return &factLog{problemLog: problems, out: out, now: time.Now}
+		return &factLog{problemLog: problems, out: to.Out, now: time.Now}
 	}
 }
 
 // NewPulse returns the display of a command that only waits: while the rollout is in progress, it writes the summary at once, and then when it
 // has changed, at most every ten seconds, and every minute otherwise.
 func NewPulse(out io.Writer, problem func(error)) Display {
-	p := &pulse{problemLog: &problemLog{write: problem}, out: out, now: time.Now}
-	p.start(p.beat)
+	p := &pulse{problemLog: &problemLog{write: problem}, out: out, now: time.Now, stop: make(chan struct{})}
+	p.stopped.Go(p.run)
 	return p
-}
-
-// ticking calls a function every second.
-type ticking struct {
-	stop    chan struct{}
-	stopped sync.WaitGroup
-}
-
-func (t *ticking) start(call func()) {
-	t.stop = make(chan struct{})
-	t.stopped.Go(func() {
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-t.stop:
-				return
-			case <-ticker.C:
-				call()
-			}
-		}
-	})
-}
-
-// Close implements Display.
-func (t *ticking) Close() {
-	close(t.stop)
-	t.stopped.Wait()
 }
 
 // problemLog writes a problem only if it differs from the previous one.
@@ -97,9 +78,10 @@ func (p *problemLog) Close() {}
 // pulse writes the summary now and then.
 type pulse struct {
 	*problemLog
-	ticking
-	out io.Writer
-	now func() time.Time
+	out     io.Writer
+	now     func() time.Time
+	stop    chan struct{}
+	stopped sync.WaitGroup
 
 	mu            sync.Mutex
 	last, written string
@@ -118,8 +100,25 @@ func (p *pulse) Show(report Report) error {
 	return nil
 }
 
+// run beats every second until Close.
+func (p *pulse) run() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-ticker.C:
+			p.beat()
+		}
+	}
+}
+
 // Close implements Display.
-func (p *pulse) Close() { p.ticking.Close() }
+func (p *pulse) Close() {
+	close(p.stop)
+	p.stopped.Wait()
+}
 
 // beat writes the summary if it is time. An error is ignored: the report is written elsewhere.
 func (p *pulse) beat() {

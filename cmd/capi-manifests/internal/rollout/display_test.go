@@ -11,61 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
 func reportWith(crds ...string) Report {
 	return Report{State: RollingOut, Summary: "Version 4.22.0-1 is being rolled out.", RetainedCRDs: crds}
-}
-
-// terminalOf returns a screen on a terminal with a size, without periodic redrawing.
-func terminalOf(out *bytes.Buffer, width, height int) *screen {
-	return &screen{
-		now: time.Now, writer: cwriter.New(out), ticking: ticking{stop: make(chan struct{})},
-		size: func() (int, int, error) { return width, height, nil },
-	}
-}
-
-func TestScreen_RedrawsInPlace(t *testing.T) {
-	var out bytes.Buffer
-	s := terminalOf(&out, 80, 24)
-	for _, crds := range [][]string{{"a", "b"}, {"c"}} {
-		if err := s.Show(reportWith(crds...)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const first = "ROLLING OUT  Version 4.22.0-1 is being rolled out.\n\nRetained CRDs\n  a\n  b\n"
-	const second = "ROLLING OUT  Version 4.22.0-1 is being rolled out.\n\nRetained CRDs\n  c\n"
-	if want := first + "\x1b[5A\x1b[J" + second; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-}
-
-func TestScreen_FitsTheTerminal(t *testing.T) {
-	var out bytes.Buffer
-	s := terminalOf(&out, 20, 4)
-	if err := s.Show(reportWith("a", "b")); err != nil {
-		t.Fatal(err)
-	}
-	if want := "ROLLING OUT  Versi…\n  4.22.0-1\n… 7 more lines; en…\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-}
-
-func TestScreen_ShowsAProblemUntilTheNextChange(t *testing.T) {
-	var out bytes.Buffer
-	s := terminalOf(&out, 80, 24)
-	if err := s.Show(reportWith()); err != nil {
-		t.Fatal(err)
-	}
-	s.Problem(errors.New("connection refused\x1b[2J"))
-	if !strings.Contains(out.String(), "connection refused\ufffd[2J; retrying\n") {
-		t.Errorf("got %q", out.String())
-	}
-	out.Reset()
-	if err := s.Show(reportWith()); err != nil || strings.Contains(out.String(), "refused") {
-		t.Errorf("got %q, %v", out.String(), err)
-	}
 }
 
 func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {

@@ -32,22 +32,6 @@ func (l Line) Paint(color bool) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// Cut returns the line with at most width characters. If the line was longer, the
-// last one is "…".
-func (l Line) Cut(width int) Line {
-	if l.width() <= width {
-		return l
-	}
-	var short Line
-	left := max(width-1, 0)
-	for _, part := range l {
-		runes := []rune(part.Text)
-		short = append(short, Part{part.Code, string(runes[:min(left, len(runes))])})
-		left -= min(left, len(runes))
-	}
-	return append(short, Part{"", "…"})
-}
-
 // width returns the number of characters of the line.
 func (l Line) width() (characters int) {
 	for _, part := range l {

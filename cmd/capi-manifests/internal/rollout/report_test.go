@@ -205,15 +205,6 @@ func TestText_ColorChangesNothingElse(t *testing.T) {
 	}
 }
 
-func TestLine_CutKeepsTheWidth(t *testing.T) {
-	line := Line{{"1", "├── abc"}, {"", "def"}}
-	for width, want := range map[int]string{10: "├── abcdef", 9: "├── abcd…", 3: "├─…", 1: "…"} {
-		if got := line.Cut(width).Paint(false); got != want {
-			t.Errorf("width %d: got %q, want %q", width, got, want)
-		}
-	}
-}
-
 // TestHTML_ColorsHaveContrast checks each color of text with each background behind it.
 func TestHTML_ColorsHaveContrast(t *testing.T) {
 	pairs := [][2]string{{"text", "page"}, {"text", "card"}, {"muted", "page"}, {"muted", "card"}, {"link", "card"}}

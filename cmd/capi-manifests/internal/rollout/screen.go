@@ -4,92 +4,78 @@ package rollout
 
 import (
 	"fmt"
-	"io"
-	"sync"
 	"time"
 
-	"github.com/vbauerster/mpb/v8/cwriter"
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// screen redraws the report on a terminal, at each change and every second, because it shows durations.
+// screen shows a view on the alternate screen of a terminal, from the first report until Close; this leaves the last report on the normal screen.
 type screen struct {
-	ticking
-	color, noFold bool
-
-	now func() time.Time
-	// size returns the columns and lines of the terminal.
-	size func() (width, height int, err error)
-
-	mu      sync.Mutex
-	writer  *cwriter.Writer
-	last    *Report
-	problem string
+	terminal Terminal
+	now      func() time.Time
+	program  *tea.Program
+	last     Report
+	// err is the reason for which the view ended by itself; it is valid once stopped is closed. stopped is nil before the first report.
+	err     error
+	stopped chan struct{}
 }
 
-func newScreen(out io.Writer, color, noFold bool) *screen {
-	writer := cwriter.New(out)
-	s := &screen{color: color, noFold: noFold, now: time.Now, size: writer.GetTermSize, writer: writer}
-	s.start(s.tick)
-	return s
-}
-
-// tick redraws the report.
-func (s *screen) tick() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.draw() // Show returns the error if the terminal is closed
+// newScreen reads keys only from a terminal: other input is not meant for the view.
+func newScreen(terminal Terminal, now func() time.Time) *screen {
+	first := view{color: terminal.Color, noFold: terminal.NoFold, keys: term.IsTerminal(terminal.In), now: now, body: viewport.New()}
+	in := terminal.In
+	if !first.keys {
+		in = nil
+	}
+	// The lines have their colors already, and main handles signals.
+	program := tea.NewProgram(first, tea.WithInput(in), tea.WithOutput(terminal.Out), tea.WithoutSignalHandler(), tea.WithColorProfile(colorprofile.ANSI))
+	return &screen{terminal: terminal, now: now, program: program}
 }
 
 // Show implements Display.
 func (s *screen) Show(report Report) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last, s.problem = &report, ""
-	return s.draw()
-}
-
-// Problem implements Display. The next change removes the line.
-func (s *screen) Problem(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.problem = s.now().Format(time.TimeOnly) + " " + term.Printable(err.Error()) + "; retrying"
-	_ = s.draw() // as in tick
-}
-
-// draw replaces the previous report.
-func (s *screen) draw() error {
-	if s.last == nil {
+	if s.stopped == nil {
+		s.stopped = make(chan struct{})
+		go s.run()
+	}
+	s.last = report
+	s.program.Send(report)
+	select {
+	case <-s.stopped:
+		return s.err
+	default:
 		return nil
 	}
-	width, height, err := s.size()
-	if err != nil || width < 2 || height < 2 {
-		width, height = 0, 0
-	}
-	lines := s.last.Text(s.now(), Layout{Width: max(width-1, 0), NoFold: s.noFold})
-	if s.problem != "" {
-		lines = append(lines, Line{}, Line{{Text: s.problem}})
-	}
-	lines = fit(lines, width, height)
-	for _, line := range lines {
-		s.writer.WriteString(line.Paint(s.color) + "\n")
-	}
-	return s.writer.Flush(len(lines))
 }
 
-// fit cuts lines to the size of the terminal, because a cursor cannot move to lines
-// that have scrolled away.
-func fit(lines []Line, width, height int) []Line {
-	if height == 0 {
-		return lines
+func (s *screen) run() {
+	defer close(s.stopped)
+	model, err := s.program.Run()
+	if err != nil {
+		s.err = fmt.Errorf("drawing on the terminal: %w", err)
+	} else {
+		s.err = model.(view).end
 	}
-	if hidden := len(lines) - (height - 1); hidden > 0 {
-		rest := fmt.Sprintf("… %s; enlarge the terminal", term.Plural(hidden+1, "more line", "more lines"))
-		lines = append(lines[:height-2:height-2], Line{{Code: term.Faint, Text: rest}})
+	if s.err != nil {
+		s.terminal.Ended(s.err)
 	}
-	for i := range lines {
-		lines[i] = lines[i].Cut(width - 1)
+}
+
+// Problem implements Display. The next report removes it.
+func (s *screen) Problem(err error) { s.program.Send(problem(err.Error())) }
+
+// Close implements Display.
+func (s *screen) Close() {
+	if s.stopped == nil {
+		return
 	}
-	return lines
+	s.program.Quit()
+	<-s.stopped
+	for _, line := range s.last.Text(s.now(), Layout{Width: term.Width(s.terminal.Out), NoFold: s.terminal.NoFold}) {
+		fmt.Fprintln(s.terminal.Out, line.Paint(s.terminal.Color))
+	}
 }

@@ -41,7 +41,7 @@ func (c *ColorMode) Enabled(w io.Writer) bool {
 	case "never":
 		return false
 	}
-	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return Redraws(w) && os.Getenv("NO_COLOR") == ""
 }
 
 // Codes of terminals: "select graphic rendition" of ECMA-48.

@@ -32,11 +32,14 @@ func PrintableLines(text string) string {
 	}, text)
 }
 
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	file, isFile := w.(*os.File)
+// IsTerminal reports whether a reader or writer is a terminal.
+func IsTerminal(stream any) bool {
+	file, isFile := stream.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
+
+// Redraws reports whether w is a terminal that moves its cursor.
+func Redraws(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
 
 // Width returns the number of columns of the terminal that w writes to; 0 if it is none.
 func Width(w io.Writer) int {
