@@ -18,9 +18,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
 )
+
+// storage keeps versions in ConfigMaps, and the values of their Secrets in Secrets.
+type storage struct {
+	client client.Client
+	live   client.Reader
+	// mask learns the values of Secrets.
+	mask *masking.Mask
+}
 
 // configMapsOf returns the ConfigMaps of a version. Only the first one has an owner
 // yet.
@@ -36,8 +45,8 @@ func configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored
 // store creates the ConfigMaps of a version. It replaces those that have other
 // content or are being deleted only if replace is set, because the version is then
 // known to be ours.
-func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, secrets setting.Secrets, replace bool) error {
-	if err := r.checkOwner(ctx, cluster); err != nil {
+func (s storage) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, secrets setting.Secrets, replace bool) error {
+	if err := s.checkOwner(ctx, cluster); err != nil {
 		return err
 	}
 	configMaps := configMapsOf(cluster, version, stored)
@@ -45,13 +54,13 @@ func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, ve
 		if i > 0 {
 			revision.SetOwner(configMap, configMaps[0])
 		}
-		created, err := r.put(ctx, configMap, replace)
+		created, err := s.put(ctx, configMap, replace)
 		if err != nil {
 			return fmt.Errorf("writing revision ConfigMap %s/%s: %w", configMap.Namespace, configMap.Name, err)
 		}
 		configMaps[i] = created
 	}
-	if err := r.putSecret(ctx, revision.Secret(configMaps[0], secrets)); err != nil {
+	if err := s.putSecret(ctx, revision.Secret(configMaps[0], secrets)); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Stored version", "version", version.Name, "configMaps", len(configMaps), "digest", stored.Digest)
@@ -60,22 +69,22 @@ func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, ve
 
 // putSecret creates the Secret of a version, and replaces one with other data: it belongs to a version of the same name that was never
 // installed, or was modified. nil does nothing.
-func (r *Reconciler) putSecret(ctx context.Context, wanted *corev1.Secret) error {
+func (s storage) putSecret(ctx context.Context, wanted *corev1.Secret) error {
 	if wanted == nil {
 		return nil
 	}
-	err := r.Client.Create(ctx, wanted.DeepCopy())
+	err := s.client.Create(ctx, wanted.DeepCopy())
 	if apierrors.IsAlreadyExists(err) {
 		found := &corev1.Secret{}
-		err = r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+		err = s.live.Get(ctx, client.ObjectKeyFromObject(wanted), found)
 		if err == nil && maps.EqualFunc(found.Data, wanted.Data, bytes.Equal) && equality.Semantic.DeepEqual(found.OwnerReferences, wanted.OwnerReferences) {
 			return nil
 		}
 		if err == nil {
-			err = r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
+			err = s.client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
 		}
 		if err == nil {
-			err = r.Client.Create(ctx, wanted)
+			err = s.client.Create(ctx, wanted)
 		}
 	}
 	if err != nil {
@@ -84,19 +93,41 @@ func (r *Reconciler) putSecret(ctx context.Context, wanted *corev1.Secret) error
 	return nil
 }
 
+// formerSecrets returns the values in the Secret of a version; none if there is no such Secret, or if another actor has modified it. It
+// reads from the API server: without the Secret of the desired version, each reconcile would make a new version.
+func (s storage) formerSecrets(ctx context.Context, version string) (setting.Secrets, error) {
+	if version == "" {
+		return setting.Secrets{}, nil
+	}
+	secret := &corev1.Secret{}
+	err := s.live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: version}, secret)
+	if apierrors.IsNotFound(err) || err == nil && secret.Labels[v1alpha1.RevisionPartLabel] != version {
+		return setting.Secrets{}, nil
+	}
+	if err != nil {
+		return setting.Secrets{}, fmt.Errorf("reading Secret %s/%s: %w", v1alpha1.OperatorNamespace, version, err)
+	}
+	former, err := revision.SecretsOf(version, []corev1.Secret{*secret})
+	if err != nil {
+		return setting.Secrets{}, nil //nolint:nilerr // a new version has another one
+	}
+	s.mask.Add(former.Values)
+	return former, nil
+}
+
 // errForeign is the error of put for a ConfigMap that it may not replace.
 var errForeign = errors.New("already exists with other content; delete it if it is not needed")
 
 // put creates a ConfigMap and returns it. An existing one with the same data gets the
 // missing metadata; one with other data is replaced if replace is set.
-func (r *Reconciler) put(ctx context.Context, wanted *corev1.ConfigMap, replace bool) (*corev1.ConfigMap, error) {
+func (s storage) put(ctx context.Context, wanted *corev1.ConfigMap, replace bool) (*corev1.ConfigMap, error) {
 	created := wanted.DeepCopy()
-	err := r.Client.Create(ctx, created)
+	err := s.client.Create(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
 		return created, err
 	}
 	found := &corev1.ConfigMap{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
+	if err := s.live.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
 		return nil, err
 	}
 	if sameData(found, wanted) && found.DeletionTimestamp.IsZero() {
@@ -104,15 +135,15 @@ func (r *Reconciler) put(ctx context.Context, wanted *corev1.ConfigMap, replace 
 		if equality.Semantic.DeepEqual(changed.ObjectMeta, found.ObjectMeta) {
 			return found, nil
 		}
-		return changed, r.Client.Update(ctx, changed)
+		return changed, s.client.Update(ctx, changed)
 	}
 	if !replace {
 		return nil, errForeign
 	}
-	if err := r.deleteWithoutTeardown(ctx, found); err != nil {
+	if err := s.deleteWithoutTeardown(ctx, found); err != nil {
 		return nil, err
 	}
-	return r.recreate(ctx, wanted)
+	return s.recreate(ctx, wanted)
 }
 
 // named returns the ConfigMap with a name, nil if there is none.

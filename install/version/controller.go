@@ -16,8 +16,6 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	configv1 "github.com/openshift/api/config/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Official.AddUnmanaged(ctx, state.Cluster); err != nil {
 		return reconcile.Result{}, err
 	}
-	files := r.readRelease()
+	files := r.source().read()
 	seen := r.observe(ctx, state, files)
 	outcome := r.of(files).outcome(ctx, state, files)
 	if outcome.Err != nil {
@@ -127,7 +125,11 @@ func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 // outcome decides on a version and stores it. An error leaves the existing versions
 // unchanged.
 func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files releaseFiles) status.Outcome {
-	existing, err := r.repairedConfigMaps(ctx, state)
+	existing := state.ConfigMaps
+	wrote, err := r.storage().repair(ctx, state.Cluster, existing)
+	if err == nil && wrote {
+		existing, err = snapshot.ConfigMaps(ctx, r.Client, r.Live)
+	}
 	if err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
@@ -138,24 +140,8 @@ func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files
 	return r.decide(ctx, state.Cluster, inputs, existing)
 }
 
-// repairedConfigMaps returns the ConfigMaps in the operator's namespace, after it has
-// repaired the ones of the desired and the current version.
-func (r *Reconciler) repairedConfigMaps(ctx context.Context, state snapshot.Snapshot) ([]corev1.ConfigMap, error) {
-	wrote, err := r.repairConfigMaps(ctx, state.Cluster, state.ConfigMaps)
-	if err != nil || !wrote {
-		return state.ConfigMaps, err
-	}
-	return snapshot.ConfigMaps(ctx, r.Client, r.Live)
-}
+// storage returns the storage of versions.
+func (r *Reconciler) storage() storage { return storage{r.Client, r.Live, r.Mask} }
 
-// platforms returns the cluster's platforms; empty while they are unknown.
-func (r *Reconciler) platforms(ctx context.Context) (operand.Platforms, error) {
-	if len(r.Platforms) > 0 {
-		return r.Platforms, nil
-	}
-	infrastructure := &configv1.Infrastructure{}
-	if err := r.config(ctx, infrastructure); err != nil || infrastructure.Status.PlatformStatus == nil {
-		return nil, err
-	}
-	return operand.Platforms{string(infrastructure.Status.PlatformStatus.Type)}, nil
-}
+// source returns the source of the release's files.
+func (r *Reconciler) source() releaseSource { return releaseSource{r.ImagesJSON, r.Release} }

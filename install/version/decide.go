@@ -37,10 +37,10 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, i
 	if matches {
 		stored, err := revision.Encode(asInstalled(set, *desired))
 		if err == nil && string(desired.ManifestsDigest) == stored.Digest.String() {
-			if err := r.store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
+			if err := r.storage().store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
 				return status.Outcome{Reason: reason.WriteFailed, Err: err}
 			}
-			return r.retire(ctx, cluster, existing)
+			return retirement{r.Client, r.Reporter}.retire(ctx, cluster, existing)
 		}
 	}
 	return r.add(ctx, cluster, set, inputs, existing)
@@ -65,10 +65,10 @@ func renderReason(err error) reason.Reason {
 
 // maintain updates the records of a desired version that matches the inputs.
 func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
-	if err := r.annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
+	if err := r.storage().annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	return r.retire(ctx, cluster, existing)
+	return retirement{r.Client, r.Reporter}.retire(ctx, cluster, existing)
 }
 
 // inherit returns the set of a new version with the owners of the components that are the same in the desired version. It

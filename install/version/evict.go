@@ -5,6 +5,7 @@ package version
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,12 +19,18 @@ import (
 // maxVersions is the limit of entries in status.versions.
 const maxVersions = 16
 
+// retirement removes older versions.
+type retirement struct {
+	writer   client.Writer
+	reporter *status.Reporter
+}
+
 // evict removes older versions if the limit is reached. Once the desired version is
 // installed, it removes all of them. Until then, it evicts the oldest version whose
 // objects were all adopted by newer versions, so that no object is deleted. If there is
 // none, it evicts the oldest version that was never complete: the installer controller
 // deletes its objects if no other version has them.
-func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+func (r retirement) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
 	var outcome status.Outcome
 	if cluster.Status.Settled() {
 		outcome = r.retire(ctx, cluster, existing)
@@ -37,7 +44,7 @@ func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, ex
 }
 
 // evictOne evicts one version.
-func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+func (r retirement) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
 	version := evictable(cluster.Status, func(name string) bool {
 		found := named(existing, name)
 		return found != nil && !found.DeletionTimestamp.IsZero()
@@ -52,7 +59,7 @@ func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 		err = r.dropEntries(ctx, cluster, existing)
 	} else if found.DeletionTimestamp.IsZero() {
 		log.FromContext(ctx).Info("Evicting version", "version", version, "desired", cluster.Status.DesiredVersion)
-		err = client.IgnoreNotFound(r.Client.Delete(ctx, found))
+		err = client.IgnoreNotFound(r.writer.Delete(ctx, found))
 	}
 	if err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
@@ -74,4 +81,50 @@ func evictable(s v1alpha1.ClusterAPIStatus, isDeleted func(name string) bool) st
 		}
 	}
 	return incomplete
+}
+
+// retire deletes the revision ConfigMaps of older versions once the desired version is
+// installed, and drops the entries of those that are gone. Their finalizer makes the
+// installer controller remove their objects first.
+func (r retirement) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+	if !cluster.Status.Settled() {
+		return rollingOut(cluster.Status.DesiredVersion)
+	}
+	retiring := 0
+	for i := range existing {
+		if numberOf(existing[i]) == 0 || existing[i].Name == cluster.Status.CurrentVersion {
+			continue
+		}
+		retiring++
+		if !existing[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		log.FromContext(ctx).Info("Retiring version", "version", existing[i].Name, "current", cluster.Status.CurrentVersion)
+		if err := r.writer.Delete(ctx, &existing[i]); client.IgnoreNotFound(err) != nil {
+			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
+		}
+	}
+	if err := r.dropEntries(ctx, cluster, existing); err != nil {
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
+	}
+	if retiring > 0 {
+		return status.Outcome{Reason: reason.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", retiring), ReleaseInstalled: true}
+	}
+	return status.Outcome{Reason: reason.AsExpected, ReleaseInstalled: true}
+}
+
+// dropEntries drops the entries of versions whose ConfigMap is gone.
+func (r retirement) dropEntries(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) error {
+	gone := func(v v1alpha1.Version) bool {
+		return v.Name != cluster.Status.CurrentVersion && named(existing, v.Name) == nil
+	}
+	if !slices.ContainsFunc(cluster.Status.Versions, gone) {
+		return nil
+	}
+	_, err := r.reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
+		s.Versions = slices.DeleteFunc(s.Versions, func(v v1alpha1.Version) bool {
+			return v.Name != s.CurrentVersion && v.Name != s.DesiredVersion && gone(v)
+		})
+	})
+	return err
 }

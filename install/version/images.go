@@ -47,12 +47,18 @@ type releaseFiles struct {
 	err error
 }
 
-// readRelease reads the files of the release. Both must come from the same directory, but an
+// releaseSource is where the files of the release are read.
+type releaseSource struct {
+	// path is the path of images.json, and release the release of the program; empty if the files name it.
+	path, release string
+}
+
+// read reads the files of the release. Both must come from the same directory, but an
 // update of a mounted ConfigMap replaces a symbolic link and removes the previous
 // directory, so it tries three times.
-func (r *Reconciler) readRelease() (files releaseFiles) {
+func (s releaseSource) read() (files releaseFiles) {
 	for range 3 {
-		files, files.err = r.readReleaseOnce()
+		files, files.err = s.readOnce()
 		if !errors.Is(files.err, fs.ErrNotExist) {
 			break
 		}
@@ -60,11 +66,11 @@ func (r *Reconciler) readRelease() (files releaseFiles) {
 	return files
 }
 
-func (r *Reconciler) readReleaseOnce() (releaseFiles, error) {
-	path, err := filepath.EvalSymlinks(r.ImagesJSON)
+func (s releaseSource) readOnce() (releaseFiles, error) {
+	path, err := filepath.EvalSymlinks(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if flat, flatErr := flatImages(filepath.Dir(r.ImagesJSON)); flat != nil || flatErr != nil {
-			return releaseFiles{version: r.Release, images: flat}, flatErr
+		if flat, flatErr := flatImages(filepath.Dir(s.path)); flat != nil || flatErr != nil {
+			return releaseFiles{version: s.release, images: flat}, flatErr
 		}
 	}
 	if err != nil {
@@ -72,7 +78,7 @@ func (r *Reconciler) readReleaseOnce() (releaseFiles, error) {
 	}
 	release, err := os.ReadFile(filepath.Join(filepath.Dir(path), releaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		release, err = []byte(r.Release), nil
+		release, err = []byte(s.release), nil
 	}
 	if err != nil {
 		return releaseFiles{}, fmt.Errorf("reading the release of images.json: %w", err)
@@ -85,15 +91,15 @@ func (r *Reconciler) readReleaseOnce() (releaseFiles, error) {
 }
 
 // parse returns the images of the program's release with the overrides.
-func (r *Reconciler) parse(files releaseFiles, overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
+func (s releaseSource) parse(files releaseFiles, overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
 	if files.err != nil {
 		return nil, files.err
 	}
-	if r.Release == "" {
-		return nil, fmt.Errorf("the file %s next to %s must name the release", releaseFile, r.ImagesJSON)
+	if s.release == "" {
+		return nil, fmt.Errorf("the file %s next to %s must name the release", releaseFile, s.path)
 	}
-	if files.version != r.Release {
-		return nil, &StaleError{Path: r.ImagesJSON, Is: files.version, Want: r.Release}
+	if files.version != s.release {
+		return nil, &StaleError{Path: s.path, Is: files.version, Want: s.release}
 	}
 	images, err := imagesjson.Parse(files.images)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // parsed reads the files of the release and returns its images.
-func parsed(r *Reconciler) (imagesjson.Images, error) { return r.parse(r.readRelease(), nil) }
+func parsed(r *Reconciler) (imagesjson.Images, error) { return r.source().parse(r.source().read(), nil) }
 
 // TestReleaseFiles_AreRecorded also if they belong to another release than the program: status then waits for the program.
 func TestReleaseFiles_AreRecorded(t *testing.T) {
@@ -27,7 +27,7 @@ func TestReleaseFiles_AreRecorded(t *testing.T) {
 	before := v1alpha1.ObservedRelease{Version: "4.21.0", ImagesDigest: "sha256:1"}
 	status := v1alpha1.ClusterAPIStatus{ObservedRelease: &before}
 	record := func() {
-		r.observe(t.Context(), snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}}, r.readRelease()).record(&status)
+		r.observe(t.Context(), snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}}, r.source().read()).record(&status)
 	}
 	if record(); *status.ObservedRelease != before {
 		t.Errorf("without files: got %+v", status.ObservedRelease)
@@ -55,21 +55,21 @@ func TestRelease_OfTheFiles(t *testing.T) {
 	if err := os.WriteFile(r.ImagesJSON, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.of(r.readRelease()).parse(r.readRelease(), nil); err == nil || !strings.Contains(err.Error(), "must name the release") {
+	if _, err := r.of(r.source().read()).source().parse(r.source().read(), nil); err == nil || !strings.Contains(err.Error(), "must name the release") {
 		t.Errorf("without release: %v", err)
 	}
 	for _, release := range []string{"1.0.0", "1.1.0"} {
 		if err := os.WriteFile(filepath.Join(dir, releaseFile), []byte(release), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		files := r.readRelease()
-		if _, err := r.of(files).parse(files, nil); err != nil || r.of(files).Release != release {
+		files := r.source().read()
+		if _, err := r.of(files).source().parse(files, nil); err != nil || r.of(files).Release != release {
 			t.Errorf("release %s, %v; want %s", r.of(files).Release, err, release)
 		}
 	}
 	r.Release = "1.0.0"
-	files := r.readRelease()
-	if _, err := r.of(files).parse(files, nil); !errors.As(err, new(*StaleError)) {
+	files := r.source().read()
+	if _, err := r.of(files).source().parse(files, nil); !errors.As(err, new(*StaleError)) {
 		t.Errorf("a program with another release: %v", err)
 	}
 }

@@ -36,15 +36,15 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if outcome.Reason != reason.AsExpected {
 		return inputs{}, outcome
 	}
-	images, err := r.parse(files, cluster.Spec.ImageOverrides)
+	images, err := r.source().parse(files, cluster.Spec.ImageOverrides)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: imagesReason(err), Err: err}
 	}
-	variables, err := r.variables(ctx)
+	variables, err := configuration{r.Client}.variables(ctx, r.Variables)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	transported, others, err := r.transportBundles(ctx)
+	transported, others, err := transport{r.Client, r.Live, r.Release}.bundles(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
@@ -60,7 +60,7 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
-	settings, former, err := r.settings(ctx, cluster, existing)
+	settings, former, err := references{r.Client, r.storage()}.settings(ctx, cluster, existing)
 	if err != nil {
 		return inputs{}, settingsOutcome(err)
 	}
@@ -72,7 +72,10 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 
 // readPlatforms returns the platforms of the cluster. The outcome is AsExpected, or the reason why nothing is installed on them.
 func (r *Reconciler) readPlatforms(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
-	platforms, err := r.platforms(ctx)
+	platforms, err := r.Platforms, error(nil)
+	if len(platforms) == 0 {
+		platforms, err = configuration{r.Client}.platforms(ctx)
+	}
 	if err == nil && len(platforms) == 0 {
 		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,20 +45,7 @@ func (r *Reconciler) observe(ctx context.Context, state snapshot.Snapshot, files
 		}
 	}
 	if len(r.Platforms) == 0 { // otherwise the cluster is not OpenShift
-		seen.inputs = append(seen.inputs, r.observeConfig(ctx)...)
-	}
-	return seen
-}
-
-// observeConfig returns OpenShift's configuration objects that determine a version.
-func (r *Reconciler) observeConfig(ctx context.Context) (seen []v1alpha1.ObservedInput) {
-	for _, known := range []struct {
-		kind   string
-		object client.Object
-	}{{"APIServer", &configv1.APIServer{}}, {"FeatureGate", &configv1.FeatureGate{}}, {"Infrastructure", &configv1.Infrastructure{}}, {"Proxy", &configv1.Proxy{}}} {
-		if r.config(ctx, known.object) == nil { // also without the object: it can be created
-			seen = append(seen, v1alpha1.ObservedInput{Group: configv1.GroupName, Kind: known.kind, Name: configName, ResourceVersion: known.object.GetResourceVersion()})
-		}
+		seen.inputs = append(seen.inputs, configuration{r.Client}.observe(ctx)...)
 	}
 	return seen
 }

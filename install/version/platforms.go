@@ -40,7 +40,7 @@ func encodePlatforms(platforms operand.ImagePlatforms) (string, error) {
 
 // annotatePlatforms writes the platforms of the release's other images on a revision
 // ConfigMap, if they changed.
-func (r *Reconciler) annotatePlatforms(ctx context.Context, configMap *corev1.ConfigMap, platforms operand.ImagePlatforms) error {
+func (s storage) annotatePlatforms(ctx context.Context, configMap *corev1.ConfigMap, platforms operand.ImagePlatforms) error {
 	text, err := encodePlatforms(platforms)
 	if configMap == nil || err != nil || configMap.Annotations[v1alpha1.ElsewhereAnnotation] == text {
 		return err
@@ -50,7 +50,7 @@ func (r *Reconciler) annotatePlatforms(ctx context.Context, configMap *corev1.Co
 		changed.Annotations = map[string]string{}
 	}
 	changed.Annotations[v1alpha1.ElsewhereAnnotation] = text
-	if err := r.Client.Patch(ctx, changed, client.MergeFrom(configMap)); err != nil {
+	if err := s.client.Patch(ctx, changed, client.MergeFrom(configMap)); err != nil {
 		return fmt.Errorf("annotating revision ConfigMap %s with the platforms of images: %w", configMap.Name, err)
 	}
 	return nil

@@ -19,12 +19,12 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// repairConfigMaps recreates deleted or modified ConfigMaps of the desired and of
+// repair recreates deleted or modified ConfigMaps of the desired and of
 // the current version, and reports whether it wrote any. Until then the finalizer
 // of a deleted ConfigMap preserves its content. If the process ends between the
 // removal of the finalizer and the creation, decide renders the version again from
 // its inputs.
-func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (wrote bool, err error) {
+func (s storage) repair(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (wrote bool, err error) {
 	for _, name := range slices.Compact([]string{cluster.Status.CurrentVersion, cluster.Status.DesiredVersion}) {
 		version := cluster.Status.Version(name)
 		if version == nil || !isReadable(*version, existing) {
@@ -34,13 +34,13 @@ func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.Clu
 		if err != nil || isIntact(cluster, *version, stored, existing) {
 			continue
 		}
-		secrets, err := r.formerSecrets(ctx, name) // they get the new ConfigMap as their owner
+		secrets, err := s.formerSecrets(ctx, name) // they get the new ConfigMap as their owner
 		if err != nil {
 			return wrote, err
 		}
 		wrote = true
 		log.FromContext(ctx).Info("Repairing the revision ConfigMaps of a version", "version", name)
-		if err := r.store(ctx, cluster, *version, stored, secrets, true); err != nil {
+		if err := s.store(ctx, cluster, *version, stored, secrets, true); err != nil {
 			return wrote, err
 		}
 	}
@@ -50,9 +50,9 @@ func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.Clu
 // checkOwner returns an error unless the ClusterAPI object, the owner of the
 // revision ConfigMaps, still exists and is not being deleted. It reads the object
 // again before ConfigMaps are written, because pulling images may have taken long.
-func (r *Reconciler) checkOwner(ctx context.Context, owner *v1alpha1.ClusterAPI) error {
+func (s storage) checkOwner(ctx context.Context, owner *v1alpha1.ClusterAPI) error {
 	cluster := &v1alpha1.ClusterAPI{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+	if err := s.live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
 		return fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
 	}
 	if !cluster.DeletionTimestamp.IsZero() || cluster.UID != owner.UID {
@@ -90,28 +90,28 @@ func isIntact(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored rev
 var recreateBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 7}
 
 // recreate creates a ConfigMap and retries all errors for about ten seconds.
-func (r *Reconciler) recreate(ctx context.Context, wanted *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+func (s storage) recreate(ctx context.Context, wanted *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	var created *corev1.ConfigMap
 	always := func(error) bool { return ctx.Err() == nil }
 	err := retry.OnError(recreateBackoff, always, func() error {
 		created = wanted.DeepCopy()
-		return r.Client.Create(ctx, created)
+		return s.client.Create(ctx, created)
 	})
 	return created, err
 }
 
 // deleteWithoutTeardown deletes a ConfigMap but not the objects of its version.
-func (r *Reconciler) deleteWithoutTeardown(ctx context.Context, configMap *corev1.ConfigMap) error {
+func (s storage) deleteWithoutTeardown(ctx context.Context, configMap *corev1.ConfigMap) error {
 	if configMap.DeletionTimestamp.IsZero() {
 		precondition := client.Preconditions{UID: &configMap.UID, ResourceVersion: &configMap.ResourceVersion}
-		if err := r.Client.Delete(ctx, configMap, precondition); err != nil {
+		if err := s.client.Delete(ctx, configMap, precondition); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(configMap), configMap); err != nil {
+		if err := s.live.Get(ctx, client.ObjectKeyFromObject(configMap), configMap); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	before := configMap.DeepCopy()
 	configMap.Finalizers = slices.DeleteFunc(configMap.Finalizers, func(f string) bool { return f == v1alpha1.TeardownFinalizer })
-	return client.IgnoreNotFound(r.Client.Patch(ctx, configMap, client.MergeFrom(before)))
+	return client.IgnoreNotFound(s.client.Patch(ctx, configMap, client.MergeFrom(before)))
 }

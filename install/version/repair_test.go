@@ -108,7 +108,7 @@ func TestPut(t *testing.T) {
 				existing = append(existing, found)
 			}
 			r := reconcilerWith(t, existing...)
-			if _, err := r.put(t.Context(), wanted, test.replace); !errors.Is(err, test.want) {
+			if _, err := r.storage().put(t.Context(), wanted, test.replace); !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}
 			got := &corev1.ConfigMap{}
@@ -142,7 +142,7 @@ func TestCheckOwner(t *testing.T) {
 		"unchanged": {[]client.Object{clusterAPI()}, ""}, "deleted": {[]client.Object{deleted}, "is being deleted"},
 		"recreated": {[]client.Object{recreated}, "is being deleted"}, "gone": {nil, "not found"},
 	} {
-		err := reconcilerWith(t, test.found...).checkOwner(t.Context(), clusterAPI())
+		err := reconcilerWith(t, test.found...).storage().checkOwner(t.Context(), clusterAPI())
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
@@ -179,7 +179,7 @@ func TestRetire(t *testing.T) {
 			if err := r.Live.List(t.Context(), list); err != nil {
 				t.Fatal(err)
 			}
-			outcome := r.retire(t.Context(), cluster, list.Items)
+			outcome := (retirement{r.Client, r.Reporter}).retire(t.Context(), cluster, list.Items)
 			if outcome.Reason != test.reason || outcome.Err != nil || outcome.ReleaseInstalled != (test.reason == reason.RetiringRevisions) {
 				t.Errorf("got %+v, want %s", outcome, test.reason)
 			}
@@ -214,7 +214,7 @@ func TestRepairConfigMaps_CurrentAndDesired(t *testing.T) {
 		objects, existing = append(objects, damaged), append(existing, *damaged.DeepCopy())
 	}
 	r := reconcilerWith(t, append(objects, cluster)...)
-	if wrote, err := r.repairConfigMaps(t.Context(), cluster, existing); !wrote || err != nil {
+	if wrote, err := r.storage().repair(t.Context(), cluster, existing); !wrote || err != nil {
 		t.Fatalf("wrote %t, error %v", wrote, err)
 	}
 	for i, want := range []int{0, 1, 1} {

@@ -24,7 +24,7 @@ func TestDropEntries(t *testing.T) {
 	server.Status.DesiredVersion = "4.22.0-3"
 	r := reconcilerWith(t, server)
 	r.Reporter = &status.Reporter{Client: r.Client, Live: r.Client}
-	if err := r.dropEntries(t.Context(), cluster, []corev1.ConfigMap{}); err != nil {
+	if err := (retirement{r.Client, r.Reporter}).dropEntries(t.Context(), cluster, []corev1.ConfigMap{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(server), server); err != nil {

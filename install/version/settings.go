@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -31,9 +30,15 @@ func (e *ReferenceError) Error() string {
 	return fmt.Sprintf("spec.components refers to %s %s/%s: %s", e.Kind, v1alpha1.OperatorNamespace, e.Name, e.Problem)
 }
 
+// references reads what the settings refer to.
+type references struct {
+	reader  client.Reader
+	storage storage
+}
+
 // settings returns the settings in the spec with the contents that they refer to, and the values of Secrets in the desired version. All
 // missing references are joined *ReferenceErrors.
-func (r *Reconciler) settings(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (settings setting.Settings, former setting.Secrets, err error) {
+func (r references) settings(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (settings setting.Settings, former setting.Secrets, err error) {
 	settings = setting.Of(cluster.Spec)
 	objects, errObjects := additionalObjects(settings.ConfigMaps(), existing)
 	settings.Objects = objects
@@ -41,45 +46,23 @@ func (r *Reconciler) settings(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 	if err = errors.Join(errObjects, err); err != nil || len(values) == 0 {
 		return settings, former, err
 	}
-	if former, err = r.formerSecrets(ctx, cluster.Status.DesiredVersion); err != nil {
+	if former, err = r.storage.formerSecrets(ctx, cluster.Status.DesiredVersion); err != nil {
 		return settings, former, err
 	}
 	settings.Secrets = setting.Secrets{Salt: former.Salt, Values: values}
 	if len(former.Salt) == 0 {
 		settings.Secrets.Salt = setting.NewSalt()
 	}
-	r.Mask.Add(values)
+	r.storage.mask.Add(values)
 	return settings, former, nil
 }
 
-// formerSecrets returns the values in the Secret of a version; none if there is no such Secret, or if another actor has modified it. It
-// reads from the API server: without the Secret of the desired version, each reconcile would make a new version.
-func (r *Reconciler) formerSecrets(ctx context.Context, version string) (setting.Secrets, error) {
-	if version == "" {
-		return setting.Secrets{}, nil
-	}
-	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: version}, secret)
-	if apierrors.IsNotFound(err) || err == nil && secret.Labels[v1alpha1.RevisionPartLabel] != version {
-		return setting.Secrets{}, nil
-	}
-	if err != nil {
-		return setting.Secrets{}, fmt.Errorf("reading Secret %s/%s: %w", v1alpha1.OperatorNamespace, version, err)
-	}
-	former, err := revision.SecretsOf(version, []corev1.Secret{*secret})
-	if err != nil {
-		return setting.Secrets{}, nil //nolint:nilerr // a new version has another one
-	}
-	r.Mask.Add(former.Values)
-	return former, nil
-}
-
 // secretValues returns the values of keys of Secrets by placeholder.
-func (r *Reconciler) secretValues(ctx context.Context, keys []v1alpha1.SecretKeyReference) (map[string]string, error) {
+func (r references) secretValues(ctx context.Context, keys []v1alpha1.SecretKeyReference) (map[string]string, error) {
 	values, errs := map[string]string{}, []error(nil)
 	for _, key := range keys {
 		secret := &corev1.Secret{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: key.Name}, secret)
+		err := r.reader.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: key.Name}, secret)
 		value, found := secret.Data[key.Key]
 		switch {
 		case apierrors.IsNotFound(err):

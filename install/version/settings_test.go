@@ -51,7 +51,8 @@ func TestSettings_MissingReferences(t *testing.T) {
 		"no key":    {[]client.Object{secretInNamespace("aws", map[string][]byte{"other": nil})}, `/aws: key "token" not found`},
 		"no text":   {[]client.Object{secretInNamespace("aws", map[string][]byte{"token": {0xff}})}, `/aws: the value of key "token" is not a text in UTF-8`},
 	} {
-		_, _, err := reconcilerOf(test.objects...).settings(t.Context(), referring(), nil)
+		r := reconcilerOf(test.objects...)
+		_, _, err := references{r.Client, r.storage()}.settings(t.Context(), referring(), nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) || settingsOutcome(err).Reason != reason.ReferenceMissing {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -67,18 +68,18 @@ func TestSettings_SaltOfTheDesiredVersion(t *testing.T) {
 	source := secretInNamespace("aws", map[string][]byte{"token": []byte("hunter2")})
 	existing := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "extra"}, Data: map[string]string{"b": "2", "a": "1"}}}
 	r := reconcilerOf(source)
-	first, _, err := r.settings(t.Context(), referring(), existing)
+	first, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing)
 	if err != nil || string(first.Objects["extra"]) != "1\n---\n2" || r.Mask.Text("a hunter2 b") != "a <secret:aws/token> b" {
 		t.Fatalf("%v: %q", err, first.Objects)
 	}
-	if other, _, err := r.settings(t.Context(), referring(), existing); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
+	if other, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
 		t.Errorf("without a stored Secret: %v, the same digest", err)
 	}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1", UID: "first"}}
-	if err := r.putSecret(t.Context(), revision.Secret(owner, first.Secrets)); err != nil {
+	if err := r.storage().putSecret(t.Context(), revision.Secret(owner, first.Secrets)); err != nil {
 		t.Fatal(err)
 	}
-	second, former, err := r.settings(t.Context(), referring(), existing)
+	second, former, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing)
 	if err != nil || second.Secrets.Digest() != first.Secrets.Digest() || former.Digest() != first.Secrets.Digest() {
 		t.Errorf("with the stored Secret: %v, digests %s, %s, %s", err, first.Secrets.Digest(), second.Secrets.Digest(), former.Digest())
 	}
@@ -95,7 +96,7 @@ func TestPutSecret_Existing(t *testing.T) {
 		"none": nil, "the same": revision.Secret(configMap, values("a")), "other values": revision.Secret(configMap, values("b")), "another owner": revision.Secret(recreated, values("a")),
 	} {
 		r := reconcilerOf(revision.Secret(configMap, values("a")))
-		if err := r.putSecret(t.Context(), wanted.DeepCopy()); err != nil {
+		if err := r.storage().putSecret(t.Context(), wanted.DeepCopy()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if wanted == nil {

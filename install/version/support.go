@@ -25,7 +25,8 @@ func (r *Reconciler) checkGates(ctx context.Context, platforms operand.Platforms
 		return nil
 	}
 	object := &configv1.FeatureGate{}
-	if err := r.config(ctx, object); err != nil || object.Name == "" {
+	err := configuration{r.Client}.read(ctx, object)
+	if err != nil || object.Name == "" {
 		return err
 	}
 	all := object.Status.FeatureGates

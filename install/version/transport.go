@@ -17,29 +17,36 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
-// transportBundles returns the bundles in the transport ConfigMaps of the release, and
+// transport reads the transport ConfigMaps of a release.
+type transport struct {
+	reader  client.Reader // of the cache
+	live    client.Reader
+	release string
+}
+
+// bundles returns the bundles in the transport ConfigMaps of the release, and
 // the bundles that exist only for other releases. Every bundle has an error while the
 // admission policy for the ConfigMaps is missing.
-func (r *Reconciler) transportBundles(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
+func (t transport) bundles(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
 	configMaps := &corev1.ConfigMapList{}
-	if err := r.Client.List(ctx, configMaps, client.InNamespace(v1alpha1.OperandNamespace), client.HasLabels{configmap.BundleLabel}); err != nil {
+	if err := t.reader.List(ctx, configMaps, client.InNamespace(v1alpha1.OperandNamespace), client.HasLabels{configmap.BundleLabel}); err != nil {
 		return nil, nil, fmt.Errorf("listing transport ConfigMaps: %w", err)
 	}
 	if len(configMaps.Items) == 0 {
 		return nil, nil, nil
 	}
-	results, err := configmap.Bundles(configMaps.Items, r.Release)
+	results, err := configmap.Bundles(configMaps.Items, t.release)
 	if err != nil {
 		return nil, nil, err
 	}
-	policyErr := r.checkTransportPolicy(ctx)
+	policyErr := t.checkPolicy(ctx)
 	if policyErr != nil && !errors.As(policyErr, new(*PolicyError)) {
 		return nil, nil, policyErr
 	}
 	for i := range results {
 		results[i].Err = errors.Join(results[i].Err, policyErr)
 	}
-	return results, configmap.Others(configMaps.Items, r.Release), nil
+	return results, configmap.Others(configMaps.Items, t.release), nil
 }
 
 // pendingBundles returns the bundles of other releases whose provider is installed

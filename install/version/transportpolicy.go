@@ -46,9 +46,9 @@ func (e *PolicyError) Error() string {
 		v1alpha1.OperandNamespace, e.Kind, e.Name, state)
 }
 
-// checkTransportPolicy returns joined *PolicyErrors unless the policy and its
+// checkPolicy returns joined *PolicyErrors unless the policy and its
 // binding exist as in the release. It reads from the API server.
-func (r *Reconciler) checkTransportPolicy(ctx context.Context) error {
+func (t transport) checkPolicy(ctx context.Context) error {
 	objects, err := transportPolicy()
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (r *Reconciler) checkTransportPolicy(ctx context.Context) error {
 	for _, object := range objects {
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(object.GroupVersionKind())
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), found)
+		err := t.live.Get(ctx, client.ObjectKeyFromObject(object), found)
 		policyErr := &PolicyError{Kind: object.GetKind(), Name: object.GetName()}
 		switch {
 		case apierrors.IsNotFound(err):

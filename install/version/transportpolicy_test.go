@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
@@ -80,6 +81,11 @@ func (failingReader) Get(context.Context, client.ObjectKey, client.Object, ...cl
 	return errors.New("the API server is unavailable")
 }
 
+func bundlesOf(t *testing.T, r *Reconciler) ([]extractor.Result, []*configmap.OtherError, error) {
+	t.Helper()
+	return transport{r.Client, r.Live, r.Release}.bundles(t.Context())
+}
+
 // TestTransportBundles_NeedThePolicy: without the policy, any user could write the ConfigMaps.
 func TestTransportBundles_NeedThePolicy(t *testing.T) {
 	transport := func() client.Object {
@@ -96,7 +102,7 @@ func TestTransportBundles_NeedThePolicy(t *testing.T) {
 		"both": {[]client.Object{transport(), policy, binding}, nil}, "no binding": {[]client.Object{transport(), policy}, []string{"ValidatingAdmissionPolicyBinding"}},
 		"none": {[]client.Object{transport()}, []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
 	} {
-		results, _, err := reconcilerWith(t, test.objects...).transportBundles(t.Context())
+		results, _, err := bundlesOf(t, reconcilerWith(t, test.objects...))
 		if err != nil || len(results) != 1 {
 			t.Fatalf("%s: %v, %v", name, results, err)
 		}
@@ -111,12 +117,12 @@ func TestTransportBundles_NeedThePolicy(t *testing.T) {
 	}
 	r := reconcilerWith(t, transport())
 	r.Live = failingReader{}
-	if results, _, err := r.transportBundles(t.Context()); err == nil || results != nil {
+	if results, _, err := bundlesOf(t, r); err == nil || results != nil {
 		t.Errorf("an unavailable API server: got %v, %v", results, err)
 	}
 	r = reconcilerWith(t)
 	r.Live = failingReader{}
-	if results, others, err := r.transportBundles(t.Context()); err != nil || results != nil || others != nil {
+	if results, others, err := bundlesOf(t, r); err != nil || results != nil || others != nil {
 		t.Errorf("no ConfigMaps: got %v, %v, %v", results, others, err)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
@@ -47,7 +49,7 @@ func TestVariables(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), Variables: test.own}
-			got, err := r.variables(t.Context())
+			got, err := (configuration{r.Client}).variables(t.Context(), r.Variables)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,16 +73,16 @@ func (c failingClient) Get(ctx context.Context, key client.ObjectKey, object cli
 }
 
 func TestVariables_FailIfTheyCannotBeRead(t *testing.T) {
-	if got, err := (&Reconciler{Client: failingClient{}}).variables(t.Context()); err == nil || got != nil || !strings.Contains(err.Error(), `APIServer "cluster"`) {
+	if got, err := (configuration{failingClient{}}).variables(t.Context(), nil); err == nil || got != nil || !strings.Contains(err.Error(), `APIServer "cluster"`) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
 func TestPlatforms(t *testing.T) {
-	if got, err := (&Reconciler{Client: failingClient{}, Platforms: []string{"AWS"}}).platforms(t.Context()); err != nil || got.String() != "AWS" {
-		t.Errorf("the platforms of the flag: got %v, %v", got, err)
+	if got, outcome := (&Reconciler{Client: failingClient{}, Platforms: []string{"AWS"}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Reason != reason.AsExpected || got.String() != "AWS" {
+		t.Errorf("the platforms of the flag: got %v, %v", got, outcome)
 	}
-	if got, err := (&Reconciler{Client: failingClient{}}).platforms(t.Context()); err == nil || got != nil {
-		t.Errorf("an unavailable API server: got %v, %v", got, err)
+	if got, outcome := (&Reconciler{Client: failingClient{}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Err == nil || got != nil {
+		t.Errorf("an unavailable API server: got %v, %v", got, outcome)
 	}
 }

@@ -4,11 +4,9 @@ package version
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -28,7 +26,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 		return status.Outcome{Reason: reason.RenderFailed, Err: err}
 	}
 	if len(cluster.Status.Versions) >= maxVersions {
-		return r.evict(ctx, cluster, existing)
+		return retirement{r.Client, r.Reporter}.evict(ctx, cluster, existing)
 	}
 	numbered, err := r.Official.Revisions(ctx)
 	if err != nil {
@@ -46,7 +44,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 		UnmanagedCRDs:   slices.Clone(cluster.Spec.UnmanagedCRDs),
 		Components:      set.Components(),
 	}
-	if err := r.store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
+	if err := r.storage().store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	_, err = r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
@@ -61,50 +59,4 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
 		"contentID", set.ContentID, "components", len(set.Operands))
 	return rollingOut(name)
-}
-
-// retire deletes the revision ConfigMaps of older versions once the desired version is
-// installed, and drops the entries of those that are gone. Their finalizer makes the
-// installer controller remove their objects first.
-func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
-	if !cluster.Status.Settled() {
-		return rollingOut(cluster.Status.DesiredVersion)
-	}
-	retiring := 0
-	for i := range existing {
-		if numberOf(existing[i]) == 0 || existing[i].Name == cluster.Status.CurrentVersion {
-			continue
-		}
-		retiring++
-		if !existing[i].DeletionTimestamp.IsZero() {
-			continue
-		}
-		log.FromContext(ctx).Info("Retiring version", "version", existing[i].Name, "current", cluster.Status.CurrentVersion)
-		if err := r.Client.Delete(ctx, &existing[i]); client.IgnoreNotFound(err) != nil {
-			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
-		}
-	}
-	if err := r.dropEntries(ctx, cluster, existing); err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
-	}
-	if retiring > 0 {
-		return status.Outcome{Reason: reason.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", retiring), ReleaseInstalled: true}
-	}
-	return status.Outcome{Reason: reason.AsExpected, ReleaseInstalled: true}
-}
-
-// dropEntries drops the entries of versions whose ConfigMap is gone.
-func (r *Reconciler) dropEntries(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) error {
-	gone := func(v v1alpha1.Version) bool {
-		return v.Name != cluster.Status.CurrentVersion && named(existing, v.Name) == nil
-	}
-	if !slices.ContainsFunc(cluster.Status.Versions, gone) {
-		return nil
-	}
-	_, err := r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
-		s.Versions = slices.DeleteFunc(s.Versions, func(v v1alpha1.Version) bool {
-			return v.Name != s.CurrentVersion && v.Name != s.DesiredVersion && gone(v)
-		})
-	})
-	return err
 }
