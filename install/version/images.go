@@ -47,7 +47,7 @@ type releaseFiles struct {
 	err error
 }
 
-// releaseSource is where the files of the release are read.
+// releaseSource reads the files of the release.
 type releaseSource struct {
 	// path is the path of images.json, and release the release of the program; empty if the files name it.
 	path, release string

@@ -30,7 +30,7 @@ func (e *ReferenceError) Error() string {
 	return fmt.Sprintf("spec.components refers to %s %s/%s: %s", e.Kind, v1alpha1.OperatorNamespace, e.Name, e.Problem)
 }
 
-// references reads what the settings refer to.
+// references reads the Secrets and ConfigMaps of settings.
 type references struct {
 	reader  client.Reader
 	storage storage
