@@ -146,7 +146,7 @@ func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
 
 func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...boxcutter.RevisionReconcileOption) (Result, error) {
 	if how.Ordered && e.kept.of(rev) == nil {
-		if err := validation.NewRevisionValidator().Validate(ctx, e.packed(rev.Name, 0, rev.Phases...)); err != nil {
+		if err := validation.NewRevisionValidator().Validate(ctx, e.Owners.packed(rev.Name, 0, rev.Phases...)); err != nil {
 			return Result{Invalid: err}, nil
 		}
 	}
@@ -196,7 +196,7 @@ func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Ph
 func (e *Engine) Remove(ctx context.Context, rev Revision, how Remove) (Removal, error) {
 	out := Removal{Complete: true}
 	for _, phase := range slices.Backward(rev.Phases) {
-		result, err := e.revisions.Teardown(ctx, e.packed(phase.Owner, phase.Number, reversed(phase)), how.options(phase)...)
+		result, err := e.revisions.Teardown(ctx, e.Owners.packed(phase.Owner, phase.Number, reversed(phase)), how.options(phase)...)
 		if err != nil {
 			return Removal{}, err
 		}
@@ -242,7 +242,7 @@ func (e *Engine) Controlled(ctx context.Context, rev Revision, reader client.Rea
 		kept := phase
 		kept.Objects = nil
 		for _, obj := range phase.Objects {
-			controls, err := e.controls(ctx, phase.Owner, obj, reader)
+			controls, err := e.Owners.controlsIn(ctx, phase.Owner, obj, reader)
 			if err != nil {
 				return Revision{}, err
 			}
@@ -257,7 +257,8 @@ func (e *Engine) Controlled(ctx context.Context, rev Revision, reader client.Rea
 	return out, nil
 }
 
-func (e *Engine) controls(ctx context.Context, owner string, obj *unstructured.Unstructured, reader client.Reader) (bool, error) {
+// controlsIn reports whether an owner controls the object that a reader has.
+func (o Owners) controlsIn(ctx context.Context, owner string, obj *unstructured.Unstructured, reader client.Reader) (bool, error) {
 	actual, err := referenceTo(obj).Read(ctx, reader)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
@@ -265,5 +266,5 @@ func (e *Engine) controls(ctx context.Context, owner string, obj *unstructured.U
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
 	}
-	return e.Owners.Controls(owner, actual), nil
+	return o.Controls(owner, actual), nil
 }

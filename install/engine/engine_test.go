@@ -74,7 +74,7 @@ func TestAsApplied(t *testing.T) {
 func TestPacked_SharesNoObject(t *testing.T) {
 	engine, obj := &Engine{Owners: NewOwners(scheme.Scheme)}, settings("a", "red")
 	phases := []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{obj}}}
-	for _, phase := range engine.packed("4.22.0-1", 1, phases...).GetPhases() {
+	for _, phase := range engine.Owners.packed("4.22.0-1", 1, phases...).GetPhases() {
 		for _, given := range phase.GetObjects() {
 			given.SetLabels(map[string]string{"x": "y"})
 		}

@@ -63,12 +63,12 @@ func (e *Engine) unpacked(ctx context.Context, rev Revision, phase revision.Phas
 			return nil, err
 		}
 	}
-	return e.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects)), nil
+	return e.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects)), nil
 }
 
 // packed returns phases of an owner as a boxcutter revision that can be checked and torn
 // down, but not applied, because its CRDs may be packed. The objects are copies.
-func (e *Engine) packed(owner string, number int64, of ...revision.Phase) boxcutter.Revision {
+func (o Owners) packed(owner string, number int64, of ...revision.Phase) boxcutter.Revision {
 	phases := make([]boxcutter.Phase, len(of))
 	for i, phase := range of {
 		objects := make([]client.Object, len(phase.Objects))
@@ -77,12 +77,12 @@ func (e *Engine) packed(owner string, number int64, of ...revision.Phase) boxcut
 		}
 		phases[i] = boxcutter.NewPhase(phase.Name, objects)
 	}
-	return e.boxcutterRevision(owner, number, phases...)
+	return o.boxcutterRevision(owner, number, phases...)
 }
 
-func (e *Engine) boxcutterRevision(name string, number int64, phases ...boxcutter.Phase) boxcutter.Revision {
+func (o Owners) boxcutterRevision(name string, number int64, phases ...boxcutter.Phase) boxcutter.Revision {
 	// Options are passed in one call: the original's builder replaces earlier ones.
-	owner := boxcutter.WithOwner(ownerOf(name), e.Owners)
+	owner := boxcutter.WithOwner(ownerOf(name), o)
 	return boxcutter.NewRevision(name, number, phases).
 		WithReconcileOptions(owner, boxcutter.WithSiblingOwnerClassifier(isVersion)).
 		WithTeardownOptions(owner)
