@@ -259,7 +259,9 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 		reserved = r.reserved(ctx, s, a.plan)
 	}
 	known := r.contests[a.plan.name]
-	how.Paused = func(o object.Identity) bool { return known.paused(o, now) || reserved.Has(o) }
+	how.Paused = func(o object.Identity) bool {
+		return known.paused(o, now) || reserved.Has(o) || a.scope == controlledOnly && slices.Contains(interceptors, o.GroupKind)
+	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)
 		decision, err := r.Adopter.Decide(ctx, a.plan.name, a.result.Collisions(), a.former)

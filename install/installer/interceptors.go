@@ -29,7 +29,7 @@ import (
 // configurations and admission policies through admission, so these deletions are not intercepted themselves.
 //
 // An object that the current version has too stays: a provider that works can depend on it. The error of the blocked version then has the
-// command that deletes it. A conversion webhook stays with its CRD: it intercepts no write of another object.
+// command that deletes it. The superseded version does not write it: an administrator may have deleted it a moment ago, or changed it. A conversion webhook stays with its CRD: it intercepts no write of another object.
 
 // interceptors are the kinds of objects that intercept requests for other objects, a binding before its policy.
 var interceptors = []schema.GroupKind{

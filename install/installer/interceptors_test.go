@@ -6,10 +6,12 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -17,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // webhook returns a webhook configuration.
@@ -65,6 +68,49 @@ func TestDisarm(t *testing.T) {
 	}
 	if want := []string{"adopted", "desired", "older", "shared"}; !slices.Equal(names, want) {
 		t.Errorf("webhooks %v are left, want %v", names, want)
+	}
+}
+
+// A superseded version reverts changes of its objects, but not of those that intercept requests: an administrator may have disabled one.
+func TestAttempt_LeavesInterceptorsOfASupersededVersion(t *testing.T) {
+	hook := func(url string) *unstructured.Unstructured {
+		out := webhook("shared")
+		out.Object["webhooks"] = []any{map[string]any{
+			"name": "a.example.com", "clientConfig": map[string]any{"url": url}, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+		}}
+		return out
+	}
+	colored := func(color string) *unstructured.Unstructured {
+		out := settings("settings", color)
+		out.SetNamespace(v1alpha1.OperandNamespace)
+		return out
+	}
+	first, firstMap := storedVersion(t, "4.22.0-1", colored("blue"))
+	stuck, stuckMap := storedVersion(t, "4.22.0-2", hook("https://dead.example.com"), colored("red"))
+	next, nextMap := storedVersion(t, "4.22.0-3", settings("other", "red"))
+	changed := []*unstructured.Unstructured{controlledBy(t, "4.22.0-2", hook("https://sound.example.com")), controlledBy(t, "4.22.0-2", colored("green"))}
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(clusterScheme(t))).WithObjects(changed[0], changed[1]).Build()
+	s := stateOf([]v1alpha1.Version{first, stuck, next}, firstMap, stuckMap, nextMap)
+	v, err := s.load(stuck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reconcilerOf(t, live, live, watches{})
+	if a := r.Applier.attempt(t.Context(), s, v, time.Time{}, time.Now()); a.err != nil {
+		t.Fatal(a.err)
+	}
+	read := func(like *unstructured.Unstructured) *unstructured.Unstructured {
+		out := like.DeepCopy()
+		if err := live.Get(t.Context(), client.ObjectKeyFromObject(like), out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := object.TextAt(read(changed[1]).Object, "data", "color"); got != "red" {
+		t.Errorf("the ConfigMap is %s, want red", got)
+	}
+	if got := object.TextAt(object.MapsAt(read(changed[0]).Object, "webhooks")[0], "clientConfig", "url"); got != "https://sound.example.com" {
+		t.Errorf("the webhook has URL %s, want the change", got)
 	}
 }
 

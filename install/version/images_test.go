@@ -18,7 +18,9 @@ import (
 )
 
 // parsed reads the files of the release and returns its images.
-func parsed(r *Reconciler) (imagesjson.Images, error) { return r.source().parse(r.source().read(), nil) }
+func parsed(r *Reconciler) (imagesjson.Images, error) {
+	return r.source().parse(r.source().read(), nil)
+}
 
 // TestReleaseFiles_AreRecorded also if they belong to another release than the program: status then waits for the program.
 func TestReleaseFiles_AreRecorded(t *testing.T) {
