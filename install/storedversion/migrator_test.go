@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storedversion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/instance"
+)
+
+// crd returns a CRD that may be adopted. A version has the suffix "!" if it is the storage version, and "-" if it is not served.
+func crd(stored []string, versions ...string) *unstructured.Unstructured {
+	var all []any
+	for _, version := range versions {
+		name := strings.TrimRight(version, "!-")
+		all = append(all, map[string]any{"name": name, "served": !strings.HasSuffix(version, "-"), "storage": strings.HasSuffix(version, "!")})
+	}
+	out := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "machines.x.io", "annotations": map[string]any{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}},
+		"spec":     map[string]any{"group": "x.io", "names": map[string]any{"kind": "Machine", "plural": "machines"}, "versions": all},
+	}}
+	if stored != nil {
+		out.Object["status"] = map[string]any{
+			"storedVersions": anyOf(stored), "conditions": []any{map[string]any{"type": "Established", "status": "True"}},
+		}
+	}
+	return out
+}
+
+func anyOf(texts []string) (out []any) {
+	for _, text := range texts {
+		out = append(out, text)
+	}
+	return out
+}
+
+// cluster is a cluster with a CRD and its instances. It records the writes.
+type cluster struct {
+	client.WithWatch
+	instances []string
+	writes    []string
+}
+
+func newCluster(t *testing.T, live *unstructured.Unstructured, instances ...string) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{instances: instances}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(live)
+	c.WithWatch = builder.WithObjects(live).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			return c.list(into.(*metav1.PartialObjectMetadataList), options)
+		},
+		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if o.GetObjectKind().GroupVersionKind().Kind == "Machine" {
+				c.writes = append(c.writes, "instance "+o.GetName()+" in "+o.GetObjectKind().GroupVersionKind().Version)
+				return nil
+			}
+			c.writes = append(c.writes, "versions")
+			return next.Patch(ctx, o, patch, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, next client.Client, name string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			c.writes = append(c.writes, name)
+			return next.SubResource(name).Patch(ctx, o, patch, options...)
+		},
+	}).Build()
+	return c
+}
+
+// list returns instances in pages of two.
+func (c *cluster) list(into *metav1.PartialObjectMetadataList, options []client.ListOption) error {
+	if into.GroupVersionKind().Kind != "MachineList" {
+		return fmt.Errorf("a list of %s", into.GroupVersionKind())
+	}
+	how := client.ListOptions{}
+	how.ApplyOptions(options)
+	from := 0
+	if how.Continue != "" {
+		from = len(how.Continue)
+	}
+	page := c.instances[from:min(from+2, len(c.instances))]
+	for _, name := range page {
+		into.Items = append(into.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	if from+2 < len(c.instances) {
+		into.Continue = strings.Repeat("x", from+2)
+	}
+	return nil
+}
+
+// now returns the versions and the stored versions of the CRD.
+func (c *cluster) now(t *testing.T) string {
+	t.Helper()
+	found := crd(nil)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
+		t.Fatal(err)
+	}
+	stored, _, _ := unstructured.NestedStringSlice(found.Object, "status", "storedVersions")
+	return fmt.Sprint(storageVersion(found), " of ", versionsOf(found), ", stored ", stored)
+}
+
+// Instances are written before a version leaves the list of stored versions. The CRD of another owner, and one that loses no stored version, stay.
+func TestMigrator_Drop(t *testing.T) {
+	foreign := crd([]string{"v1", "v2"}, "v1", "v2!")
+	foreign.SetAnnotations(nil)
+	for name, test := range map[string]struct {
+		cached, live, manifest *unstructured.Unstructured
+		instances, writes      []string
+		now                    string
+	}{
+		"a stored version is dropped": {
+			live: crd([]string{"v1", "v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), instances: []string{"a", "b", "c"},
+			writes: []string{"instance a in v2", "instance b in v2", "instance c in v2", "status"}, now: "v2 of [v1 v2], stored [v2]",
+		},
+		"without instances": {
+			live: crd([]string{"v1", "v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), writes: []string{"status"}, now: "v2 of [v1 v2], stored [v2]",
+		},
+		"no stored version is dropped": {
+			live: crd([]string{"v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), instances: []string{"a"}, now: "v2 of [v1 v2], stored [v2]",
+		},
+		"of another owner": {
+			live: foreign, manifest: crd(nil, "v2!"), instances: []string{"a"}, now: "v2 of [v1 v2], stored [v1 v2]",
+		},
+		"the cache is old": {
+			cached: crd([]string{"v1", "v2"}, "v1", "v2!"), live: crd([]string{"v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), instances: []string{"a"},
+			now: "v2 of [v1 v2], stored [v2]",
+		},
+		"the storage version is dropped, and the next one is served": {
+			live: crd([]string{"v2"}, "v1", "v2!"), manifest: crd(nil, "v1!"), instances: []string{"a"},
+			writes: []string{"versions", "instance a in v1", "status"}, now: "v1 of [v1 v2], stored [v1]",
+		},
+		"the storage version is dropped, and the next one is new, without instances": {
+			live: crd([]string{"v1"}, "v1!"), manifest: crd(nil, "v2!"), writes: []string{"versions", "status"}, now: "v2 of [v2 v1], stored [v2]",
+		},
+		"the storage version is dropped, and the next one is new, with instances": {
+			live: crd([]string{"v1"}, "v1!"), manifest: crd(nil, "v2!"), instances: []string{"a"}, now: "v1 of [v1], stored [v1]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, test.live, test.instances...)
+			cache := client.Reader(c)
+			if test.cached != nil {
+				cache = newCluster(t, test.cached)
+			}
+			m := &Migrator{Cache: cache, Live: c, Writer: c, Status: c, Instances: &instance.Access{Live: c, Writer: c}, Delay: 1}
+			if err := m.Drop(t.Context(), test.manifest); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.writes, c.writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if got := c.now(t); got != test.now {
+				t.Errorf("the CRD has %s, want %s", got, test.now)
+			}
+		})
+	}
+}
+
+// A version stays in the list if an instance could not be written.
+func TestMigrator_KeepsTheVersionAfterAnError(t *testing.T) {
+	c := newCluster(t, crd([]string{"v1", "v2"}, "v1", "v2!"), "a", "b")
+	down := errors.New("down")
+	writer := interceptor.NewClient(c, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+		return map[string]error{"b": down}[o.GetName()]
+	}})
+	m := &Migrator{Cache: c, Live: c, Writer: writer, Status: c, Instances: &instance.Access{Live: c, Writer: c}, Delay: 1}
+	err := m.Drop(t.Context(), crd(nil, "v2!"))
+	if !errors.Is(err, down) || !strings.Contains(err.Error(), "Machine b") || slices.Contains(c.writes, "status") {
+		t.Errorf("error %v, writes %v", err, c.writes)
+	}
+}
