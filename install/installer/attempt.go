@@ -122,7 +122,7 @@ type attempt struct {
 //  6. apply its phases, and adopt objects;
 //  7. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
-	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: !deadline.IsZero() && !now.Before(deadline)}
+	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: isLate(deadline, now)}
 	out.plan, out.err = r.planOf(ctx, v)
 	if out.err = cmp.Or(out.err, out.plan.concealed); out.err != nil {
 		return out

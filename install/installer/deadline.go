@@ -34,6 +34,9 @@ func deadlineOf(version v1alpha1.Version, conditions []metav1.Condition, now tim
 	return last.Add(period)
 }
 
+// isLate reports whether a deadline has passed; a zero deadline never does.
+func isLate(deadline, now time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
+
 // startOfProgress returns the time when the installer started to progress: now if it
 // has not started, the zero time if it stopped because of the deadline.
 func startOfProgress(conditions []metav1.Condition, now time.Time) time.Time {

@@ -51,6 +51,16 @@ func TestDeadlineOf(t *testing.T) {
 	}
 }
 
+func TestIsLate(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for deadline, want := range map[time.Time]bool{{}: false, now.Add(time.Second): false, now: true, now.Add(-time.Second): true} {
+		if got := isLate(deadline, now); got != want {
+			t.Errorf("deadline %s after now: %t, want %t", deadline.Sub(now), got, want)
+		}
+	}
+}
+
 func TestDefaultProgressTimeout_IsThatOfTheAlert(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../manifests/0000_90_cluster-api_02_prometheusrule.yaml")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -236,5 +237,32 @@ func TestOutcome_OfThePreflight(t *testing.T) {
 	a.result.Phases = append(a.result.Phases, engine.Phase{Name: "core"})
 	if got := a.outcome(); got.Reason != reason.RollingOut || !strings.HasSuffix(got.Message, "; accepted risk SkippedVersions: e; f") {
 		t.Errorf("outcome of a version that nothing stops: %+v", got)
+	}
+}
+
+// An object that the installer may not read, or whose kind is not served, counts as absent. Other errors stop the judgement.
+func TestObserved_Read(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		err    error
+		failed bool
+	}{
+		"forbidden":   {apierrors.NewForbidden(resource, "a", nil), false},
+		"not served":  {&meta.NoKindMatchError{}, false},
+		"not found":   {apierrors.NewNotFound(resource, "a"), false},
+		"unavailable": {apierrors.NewServiceUnavailable("down"), true},
+	} {
+		reader := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return test.err
+			},
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return test.err
+			},
+		})
+		found, err := observed{reader, &existing{live: reader}, &Preflight{}}.Read(t.Context(), settings("a", "red"))
+		if (err != nil) != test.failed || !test.failed && found != nil {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
 	}
 }
