@@ -79,7 +79,7 @@ func runClusterScripts(t *testing.T, cluster *controlplane.Cluster, dir string) 
 			env.Setenv("NOBODY", address)
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expand, "publish": publish, "images-json": writeImagesJSON, "stored-version": writeStoredVersion, "await-text": awaitText},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expand, "publish": publish, "login": login, "setenv": setenv, "images-json": writeImagesJSON, "stored-version": writeStoredVersion, "await-text": awaitText},
 	})
 }
 

@@ -207,10 +207,21 @@ func TestHistory_ComparesStoredVersions(t *testing.T) {
 	if code != cli.ExitGood {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	for _, want := range []string{"4.22.1-2", "Desired", "1 other change", "4.22.0-1 -> 4.22.1-2", "data.verbosity"} {
-		if !strings.Contains(stdout, want) {
+	for _, want := range []string{"4.22.1-2", "Desired", "1 other change", "4.22.0-1"} {
+		if !strings.Contains(stdout, want) || strings.Contains(stdout, "data.verbosity") {
 			t.Errorf("%q not found in\n%s", want, stdout)
 		}
+	}
+	code, stdout, _ = run(t, "history", "--kubeconfig", kubeconfig, "--diff", "4.22.1-2")
+	if code != cli.ExitGood || !strings.Contains(stdout, "4.22.0-1 -> 4.22.1-2") || !strings.Contains(stdout, "data.verbosity") || strings.Contains(stdout, "STARTED") {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+	code, _, stderr = run(t, "history", "--kubeconfig", kubeconfig, "--diff", "4.22.0-1")
+	if code != cli.ExitFindings || !strings.Contains(stderr, "versions with differences: 4.22.1-2") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if code, _, stderr := run(t, "history", "--full"); code != cli.ExitUsage || !strings.Contains(stderr, "--full requires --diff") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	_, stdout, _ = run(t, "history", "--kubeconfig", kubeconfig, "-o", "json")
 	if err := schematest.Validate(schema.History, []byte(stdout)); err != nil {
@@ -270,7 +281,8 @@ func TestHelp_ExamplesOfChangingCommandsAreRun(t *testing.T) {
 
 // TestHelp_ExamplesOfAClusterWork runs the examples of status and history.
 func TestHelp_ExamplesOfAClusterWork(t *testing.T) {
-	_, kubeconfig := newStoredCluster(t, "installed.yaml")
+	cluster, kubeconfig := newStoredCluster(t, "installed.yaml")
+	cluster.lists["configmaps"] = []any{storedVersion(t, "4.22.1-2", "2"), storedVersion(t, "4.22.0-1", "1")}
 	t.Setenv("KUBECONFIG", kubeconfig)
 	for _, cmd := range commandsBelow(command.New("")) {
 		if !slices.Contains(clusterCommands, cmd.Name()) {

@@ -4,27 +4,31 @@ package command
 
 import (
 	"bytes"
-	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/precheck"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
 const checkLong = `Test a cluster for the installer: the version of Kubernetes, the APIs that it needs, and, with a dry run of each object
 of deploy/kubernetes, or of manifests in OpenShift, your permissions and the admission policies of the cluster. Objects in namespaces
-that do not exist yet cannot be checked. "plan --against" checks the objects of providers, and reads their
-images from the registries as this machine reaches them.
+that do not exist yet cannot be checked. "plan --against" checks the objects of providers, and reads all of their
+images.
+
+The manifest of each image of --images-json, or of the installed images.json with its overrides, is read from its registry or mirrors,
+all at once and for at most 20 seconds. The requests are sent from this machine, with the credentials, mirrors,
+certificates and proxy that the installer reads in the cluster; with those of this machine, as of podman, if the namespace of the
+installer does not exist yet or you may not read its Secret. The network of a pod can differ, and files of the
+installer's pod are not read. --skip-registries asks none.
 
 Without --pre, the installer itself is checked afterwards, as by status. Nothing is written. The exit code is 1 if a check fails.`
 
-const checkExample = `  # Before the installation
-  capi-manifests check --pre
+const checkExample = `  # Before the installation, with the images that it will read
+  capi-manifests check --pre --images-json images.json
 
   # Afterwards
   capi-manifests check`
@@ -34,6 +38,9 @@ type checkOptions struct {
 	cluster clusterFlags
 	format  cli.Output
 	pre     bool
+	// imagesJSON is a file; empty for the installed one.
+	imagesJSON     string
+	skipRegistries bool
 }
 
 func newCheck() *cobra.Command {
@@ -50,10 +57,16 @@ func newCheck() *cobra.Command {
 	options.cluster.register(cmd)
 	options.format.Register(cmd)
 	cmd.Flags().BoolVar(&options.pre, "pre", false, "test only whether the installer can be installed")
+	cmd.Flags().StringVar(&options.imagesJSON, "images-json", "", "`file` with the images to read (default the installed one, without --pre); - is stdin")
+	cmd.Flags().BoolVar(&options.skipRegistries, "skip-registries", false, "send no request to registries")
+	_ = cmd.MarkFlagFilename("images-json", "json") // the flag exists
 	return cmd
 }
 
 func (o *checkOptions) run(cmd *cobra.Command) error {
+	if o.skipRegistries && o.imagesJSON != "" {
+		return cli.WrongUsage(errors.New("--images-json cannot be used with --skip-registries"))
+	}
 	config, err := o.cluster.config()
 	if err != nil {
 		return err
@@ -79,27 +92,26 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	checks, err := precheck.Run(cmd.Context(), server, objects)
-	if err == nil && !o.pre {
-		var own precheck.Check
-		own, err = checkInstaller(cmd.Context(), cluster)
-		checks = append(checks, own)
-	}
 	if err != nil {
 		return err
+	}
+	release := precheck.Release{File: o.imagesJSON, Stdin: cmd.InOrStdin()}
+	if !o.pre {
+		snapshot, err := cluster.Snapshot(cmd.Context())
+		if err != nil {
+			return err
+		}
+		checks, release.Installed = append(checks, precheck.Installer(snapshot)), &snapshot
+	}
+	if !o.skipRegistries {
+		registries, err := precheck.Registries(cmd.Context(), cluster, release)
+		if err != nil {
+			return err
+		}
+		checks = append(checks, registries...)
 	}
 	if err := o.format.Write(cmd.OutOrStdout(), checks, func(out *bytes.Buffer) { precheck.Table(out, checks) }); err != nil {
 		return err
 	}
 	return precheck.Result(checks)
-}
-
-// checkInstaller checks the installer itself.
-func checkInstaller(ctx context.Context, cluster *installed.Cluster) (precheck.Check, error) {
-	snapshot, err := cluster.Snapshot(ctx)
-	if err != nil {
-		return precheck.Check{}, err
-	}
-	report := rollout.New(snapshot)
-	verdicts := map[rollout.State]precheck.Verdict{rollout.AtRest: precheck.OK, rollout.RollingOut: precheck.Unknown, rollout.Blocked: precheck.Failed}
-	return precheck.Check{Name: "installer", Verdict: verdicts[report.State], Details: report.Summary}, nil
 }

@@ -4,10 +4,12 @@ package command
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/history"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -17,12 +19,15 @@ const historyLong = `List the versions of Cluster API that were installed in a c
 it was installed or replaced, the result, and the changed components.
 
 The installer records the last 20 versions in ConfigMap capi-installer-history, also after their objects are gone. The desired version, the
-installed one, and older ones until they are removed are stored with their objects: their differences are shown as by diff, by
-severity; --full shows folded changes. history reads the ClusterAPI object and the ConfigMaps in the namespace of the installer, as
+installed one, and older ones until they are removed are stored with their objects: the number of differences from the version before is shown,
+and --diff VERSION lists them as diff does, by severity; --full shows folded changes. history reads the ClusterAPI object and the ConfigMaps in the namespace of the installer, as
 ClusterRole cluster-reader of OpenShift, or view of other clusters, allows, and never writes.`
 
-const historyExample = `  # List the versions and their differences
+const historyExample = `  # List the versions
   capi-manifests history
+
+  # Show what a version changes
+  capi-manifests history --diff 4.22.1-2
 
   # List the permissions that subjects gain with each version
   capi-manifests history -o json | jq '.versions[] | {name, gained: [.differences.access[]?.gained]}'`
@@ -31,8 +36,10 @@ const historyExample = `  # List the versions and their differences
 type historyOptions struct {
 	cluster clusterFlags
 	format  cli.Output
-	full    bool
-	color   term.ColorMode
+	// diff is the version whose differences are shown; empty for the list.
+	diff  string
+	full  bool
+	color term.ColorMode
 }
 
 func newHistory() *cobra.Command {
@@ -48,13 +55,18 @@ func newHistory() *cobra.Command {
 	}
 	options.cluster.register(cmd)
 	options.format.Register(cmd)
-	cmd.Flags().BoolVar(&options.full, "full", false, "show folded changes too")
+	cmd.Flags().StringVar(&options.diff, "diff", "", "`version` whose differences from the version before are shown, such as 4.22.1-2")
+	cmd.Flags().BoolVar(&options.full, "full", false, "show folded changes of --diff too")
+	_ = cmd.RegisterFlagCompletionFunc("diff", cobra.NoFileCompletions) // the flag exists
 	cmd.Flags().Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
 	cli.CompleteFixed(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
 func (o *historyOptions) run(cmd *cobra.Command) error {
+	if o.full && o.diff == "" {
+		return cli.WrongUsage(errors.New("--full requires --diff"))
+	}
 	cluster, err := o.cluster.connect()
 	if err != nil {
 		return err
@@ -72,11 +84,16 @@ func (o *historyOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	versions := history.New(rollout.New(snapshot), stored, recorded)
-	if o.format != cli.Table {
-		return o.format.Write(cmd.OutOrStdout(), versions, nil)
+	if o.diff != "" {
+		if versions, err = versions.Only(o.diff); err != nil {
+			return &cli.NotFoundError{Err: err}
+		}
+	}
+	if o.format != cli.Table || o.diff == "" {
+		return o.format.Write(cmd.OutOrStdout(), versions, versions.Table)
 	}
 	var out bytes.Buffer
-	if err := versions.Text(&out, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {
+	if err := versions.Versions[0].Differences.Write(&out, diffreport.Text, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {
 		return err
 	}
 	_, err = cmd.OutOrStdout().Write(out.Bytes())

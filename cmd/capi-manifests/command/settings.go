@@ -4,18 +4,11 @@ package command
 
 import (
 	"bytes"
-	"errors"
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
-	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/install/operand"
 )
 
 const settingsLong = `List what spec.components of the ClusterAPI object can set for the providers in bundles: each variable
@@ -46,7 +39,7 @@ func newSettings() *cobra.Command {
 		Args:              cli.AtLeastOneArg("SOURCE, an images.json, an image, an OCI layout, an archive or a directory"),
 		ValidArgsFunction: cli.CompleteSources,
 		RunE: func(cmd *cobra.Command, sources []string) error {
-			all, err := settable(cmd, sources)
+			all, err := report.SettableIn(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), sources)
 			if err != nil {
 				return err
 			}
@@ -55,35 +48,4 @@ func newSettings() *cobra.Command {
 	}
 	format.Register(cmd)
 	return cmd
-}
-
-// settable returns the settings that the providers of sources can have.
-func settable(cmd *cobra.Command, sources []string) ([]report.Settable, error) {
-	all := []report.Settable{}
-	var errs []error
-	for _, src := range sources {
-		bundles, src, err := bundlesOf(cmd, src)
-		errs = append(errs, err)
-		for _, bundle := range bundles {
-			set, err := release.Render(operand.Inputs{Bundles: []extractor.Bundle{release.InImage(bundle, src)}, Variables: release.Placeholders(bundle)})
-			errs = append(errs, err)
-			for _, component := range set.Operands {
-				all = append(all, report.NewSettable(findings.FileOf(src, bundle, contract.ManifestsFile), bundle, component))
-			}
-		}
-	}
-	return all, errors.Join(errs...)
-}
-
-// bundlesOf returns the bundles of a release or of another source, and the location of the source.
-func bundlesOf(cmd *cobra.Command, src string) ([]extractor.Bundle, string, error) {
-	if isRelease, err := source.IsImagesJSON(src); err != nil || !isRelease {
-		return source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
-	}
-	results, err := release.Source{File: src, AllowTags: true}.Read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
-	var bundles []extractor.Bundle
-	for _, result := range results {
-		bundles = append(bundles, result.Bundles...)
-	}
-	return bundles, src, err
 }

@@ -105,11 +105,29 @@ func providersIn(version installed.Stored) []diff.Provider {
 // shownChanges is the number of changed components in the table.
 const shownChanges = 6
 
-// Text writes the list of versions and then the differences, newest first.
-func (h Report) Text(out *bytes.Buffer, full, color bool) error {
+// Only returns the report with only one version, which has differences. The error names the versions that have some.
+func (h Report) Only(name string) (Report, error) {
+	var comparable []string
+	for _, version := range h.Versions {
+		switch {
+		case version.Differences == nil:
+		case version.Name == name:
+			return Report{Schema: h.Schema, Versions: []Version{version}}, nil
+		default:
+			comparable = append(comparable, version.Name)
+		}
+	}
+	if len(comparable) == 0 {
+		comparable = []string{"none"}
+	}
+	return Report{}, fmt.Errorf("version %s is not stored with its objects and the ones of a version before; versions with differences: %s", name, strings.Join(comparable, ", "))
+}
+
+// Table writes the list of versions, newest first.
+func (h Report) Table(out *bytes.Buffer) {
 	if len(h.Versions) == 0 {
 		out.WriteString("The cluster stores no version.\n")
-		return nil
+		return
 	}
 	rows := term.Rows(h.Versions, func(v Version) []string {
 		differences := "-"
@@ -123,16 +141,6 @@ func (h Report) Text(out *bytes.Buffer, full, color bool) error {
 		return []string{term.Printable(v.Name), v.Created.UTC().Format(time.RFC3339), v.duration(), v.result(), differences, term.Printable(text.First(shownChanges, changes))}
 	})
 	term.Columns(out, []string{"VERSION", "STARTED", "DURATION", "RESULT", "DIFFERENCES", "CHANGES"}, rows)
-	for _, version := range h.Versions {
-		if version.Differences == nil || version.Differences.Verdict.Level == diff.None {
-			continue
-		}
-		out.WriteString("\n")
-		if err := version.Differences.Write(out, diffreport.Text, full, color); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // duration is the time until the version was installed or replaced.

@@ -40,19 +40,23 @@ func TestNew_ComparesEachVersionWithThePrevious(t *testing.T) {
 			stored(t, "4.22.0-1", 1, "v1.0.0", account+service), stored(t, "4.22.1-2", 2, "v1.1.0", account), stored(t, "4.22.2-3", 3, "v1.1.0", account),
 		}, nil)
 	var out bytes.Buffer
-	if err := report.Text(&out, false, false); err != nil {
-		t.Fatal(err)
-	}
-	table, differences, _ := strings.Cut(out.String(), "\n\n")
+	report.Table(&out)
 	want := `VERSION   STARTED               DURATION  RESULT     DIFFERENCES         CHANGES
 4.22.2-3  2026-01-03T00:00:00Z  -         Desired    no differences      core v1.1.0
 4.22.1-2  2026-01-02T00:00:00Z  -         Installed  1 change to review  core v1.1.0
-4.22.0-1  2026-01-01T00:00:00Z  -         -          -                   core v1.0.0`
-	if table != want {
-		t.Errorf("got:\n%s\nwant:\n%s", table, want)
+4.22.0-1  2026-01-01T00:00:00Z  -         -          -                   core v1.0.0
+`
+	if out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", &out, want)
 	}
-	if strings.Count(differences, "4.22.0-1 -> 4.22.1-2") != 1 || strings.Contains(differences, "4.22.2-3") || !strings.Contains(differences, "Service") {
-		t.Errorf("want only the differences of 4.22.1-2, got:\n%s", differences)
+	one, err := report.Only("4.22.1-2")
+	if err != nil || len(one.Versions) != 1 || one.Versions[0].Differences.A != "4.22.0-1" {
+		t.Errorf("got %v, %v", one, err)
+	}
+	for name, has := range map[string]string{"4.22.0-1": "4.22.2-3, 4.22.1-2", "4.21.0-1": "4.22.2-3, 4.22.1-2"} {
+		if _, err := report.Only(name); err == nil || !strings.HasSuffix(err.Error(), "versions with differences: "+has) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 
@@ -70,9 +74,7 @@ func TestNew_ListsVersionsThatAreOnlyRecorded(t *testing.T) {
 			{Version: "4.22.2-3", Revision: 3, Started: at(3, 0), Ended: at(3, 2), Result: record.Installed, Components: with("v1.2.0")},
 		})
 	var out bytes.Buffer
-	if err := report.Text(&out, false, false); err != nil {
-		t.Fatal(err)
-	}
+	report.Table(&out)
 	want := `VERSION   STARTED               DURATION  RESULT                DIFFERENCES  CHANGES
 4.22.2-3  2026-01-03T00:00:00Z  2m        Installed             -            core v1.1.0 -> v1.2.0
 4.22.1-2  2026-01-02T00:00:00Z  40m       Replaced (Collision)  -            core v1.0.0 -> v1.1.0
@@ -83,9 +85,9 @@ func TestNew_ListsVersionsThatAreOnlyRecorded(t *testing.T) {
 	}
 }
 
-func TestReport_TextWithoutVersions(t *testing.T) {
+func TestReport_TableWithoutVersions(t *testing.T) {
 	var out bytes.Buffer
-	if err := history.New(rollout.Report{}, nil, nil).Text(&out, false, false); err != nil || out.String() != "The cluster stores no version.\n" {
-		t.Errorf("got %q, %v", &out, err)
+	if history.New(rollout.Report{}, nil, nil).Table(&out); out.String() != "The cluster stores no version.\n" {
+		t.Errorf("got %q", &out)
 	}
 }

@@ -187,7 +187,7 @@ func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRe
 	if readsPlatform(deployment, configMap.Name) {
 		requested.Platform = configMap.Data[rollout.PlatformKey]
 	}
-	return &rollout.RequestedRelease{ConfigMap: configMap.Namespace + "/" + configMap.Name, ObservedRelease: requested}, nil
+	return &rollout.RequestedRelease{ConfigMap: configMap.Namespace + "/" + configMap.Name, ImagesJSON: images, ObservedRelease: requested}, nil
 }
 
 // readsPlatform reports whether the installer reads its platform from the ConfigMap of the release, at its start.

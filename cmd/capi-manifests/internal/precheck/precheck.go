@@ -34,7 +34,18 @@ type Check struct {
 	Name    string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
 	Details string  `json:"details,omitempty"`
+
+	kind kind
 }
+
+// kind is the kind of a check: the passed ones of a kind are one line of the table, unless they have details.
+type kind string
+
+// The kinds, as the table names one check and several. Other checks have a line each.
+const (
+	objectCheck kind = "object passed a dry run|objects passed dry runs"
+	imageCheck  kind = "image can be read|images can be read"
+)
 
 // FailedError reports failed checks.
 type FailedError struct{ Checks int }
@@ -82,7 +93,7 @@ func Run(ctx context.Context, cluster *apiserver.Cluster, objects []*unstructure
 
 // checkOf returns the check of an object. An object whose namespace or kind another one creates cannot be checked yet.
 func checkOf(o *unstructured.Unstructured, answer contract.Answer) Check {
-	check := Check{Name: object.Describe(o), Verdict: OK}
+	check := Check{Name: object.Describe(o), Verdict: OK, kind: objectCheck}
 	var causes []string
 	for _, cause := range answer.Causes {
 		causes = append(causes, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
@@ -111,19 +122,19 @@ func Result(checks []Check) error {
 	return &FailedError{failed}
 }
 
-// Table writes the checks: all objects that passed are one line, and so are objects that cannot be checked for the same reason.
+// Table writes the checks: passed objects and images are one line each, and so are objects that cannot be checked for the same reason.
 func Table(w *bytes.Buffer, checks []Check) {
-	passed, rows, unknown := 0, [][]string{}, map[string]int{}
+	passed, rows, unknown := map[kind]int{}, [][]string{}, map[string]int{}
 	for _, check := range checks {
 		if check.Verdict == Unknown {
 			unknown[check.Details]++
 		}
 	}
-	for i, check := range checks {
+	for _, check := range checks {
 		alike := unknown[check.Details]
 		switch {
-		case i > len(required) && check.Verdict == OK && check.Details == "":
-			passed++
+		case check.kind != "" && check.Verdict == OK && check.Details == "":
+			passed[check.kind]++
 			continue
 		case check.Verdict == Unknown && alike == 0: // in the line of another object
 			continue
@@ -135,6 +146,11 @@ func Table(w *bytes.Buffer, checks []Check) {
 		}
 		rows = append(rows, []string{string(check.Verdict), check.Name, check.Details})
 	}
-	rows = append(rows, []string{string(OK), term.Plural(passed, "object passed a dry run", "objects passed dry runs"), ""})
+	for _, kind := range []kind{objectCheck, imageCheck} {
+		if passed[kind] > 0 {
+			one, several, _ := strings.Cut(string(kind), "|")
+			rows = append(rows, []string{string(OK), term.Plural(passed[kind], one, several), ""})
+		}
+	}
 	term.Columns(w, []string{"VERDICT", "CHECK", "DETAILS"}, rows)
 }

@@ -65,6 +65,8 @@ type Cluster struct {
 type RequestedRelease struct {
 	// ConfigMap is the name of the ConfigMap with its namespace.
 	ConfigMap string
+	// ImagesJSON is the text of its images.json.
+	ImagesJSON string
 	v1alpha1.ObservedRelease
 }
 

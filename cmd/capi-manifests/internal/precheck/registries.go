@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package precheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+// Release is the release whose images are checked.
+type Release struct {
+	// File is its images.json, - for Stdin; empty for the installed one.
+	File  string
+	Stdin io.Reader
+	// Installed is nil before the installation.
+	Installed *rollout.Snapshot
+}
+
+// errNoImages is the reason for which no registry is asked.
+var errNoImages = errors.New("no images.json is known: name it with --images-json")
+
+// Registries checks whether the images of a release can be read. An error is about its file.
+func Registries(ctx context.Context, cluster *installed.Cluster, of Release) ([]Check, error) {
+	own := Check{Name: "registries", Verdict: OK}
+	images, err := of.images(ctx)
+	switch {
+	case errors.Is(err, errNoImages):
+		own.Verdict, own.Details = Unknown, err.Error()
+		return []Check{own}, nil
+	case err != nil && of.File != "":
+		return nil, err
+	case err != nil:
+		own.Verdict, own.Details = Failed, err.Error()
+		return []Check{own}, nil
+	}
+	settings, asked, err := registrySettings(ctx, cluster)
+	if err != nil {
+		own.Verdict, own.Details = Failed, err.Error()
+		return []Check{own}, nil
+	}
+	own.Details = "asked from this machine, " + asked + "; pods and nodes can have another network"
+	return append([]Check{own}, Images(ctx, settings, images)...), nil
+}
+
+// images returns the images of the file or, without it, those that the installer reads: with its overrides.
+func (r Release) images(ctx context.Context) (imagesjson.Images, error) {
+	if r.File != "" {
+		data, err := term.Interruptible(ctx, func() ([]byte, error) { return release.ReadFile(r.File, r.Stdin) })
+		if err != nil {
+			return nil, err
+		}
+		return parse(r.File, data)
+	}
+	if r.Installed == nil || r.Installed.Requested == nil {
+		return nil, errNoImages
+	}
+	images, err := parse("images.json of ConfigMap "+r.Installed.Requested.ConfigMap, []byte(r.Installed.Requested.ImagesJSON))
+	cluster := r.Installed.ClusterAPI
+	if err != nil || cluster == nil {
+		return images, err
+	}
+	if images, err = images.Override(cluster.Spec.ImageOverrides); err != nil {
+		return nil, fmt.Errorf("reading spec.imageOverrides of ClusterAPI %q: %w", cluster.Name, err)
+	}
+	return images, nil
+}
+
+func parse(file string, data []byte) (imagesjson.Images, error) {
+	images, err := imagesjson.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return images, nil
+}
+
+// registrySettings returns the registry configuration of the installer or, if this user cannot read it, the one of this machine, and names it.
+func registrySettings(ctx context.Context, cluster *installed.Cluster) (fetch.Settings, string, error) {
+	settings, err := cluster.RegistrySettings(ctx)
+	if err == nil {
+		return settings, "with the registry configuration that the installer reads in the cluster", nil
+	}
+	asked := fmt.Sprintf("with its own registry configuration instead of the installer's: %v", err)
+	settings, err = source.NewClient().Settings(ctx)
+	return settings, asked, err
+}
+
+// Installer checks the installer itself.
+func Installer(snapshot rollout.Snapshot) Check {
+	report := rollout.New(snapshot)
+	verdicts := map[rollout.State]Verdict{rollout.AtRest: OK, rollout.RollingOut: Unknown, rollout.Blocked: Failed}
+	return Check{Name: "installer", Verdict: verdicts[report.State], Details: report.Summary}
+}
