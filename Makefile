@@ -168,6 +168,12 @@ compat: controlplane ## Run the tests of the installer with the limits of the or
 original: controlplane ## Compare our boxcutter with the original: exported names, conformance, and the tests of the installer (ORIGINAL=<git clone>, ONLY=api)
 	@cd third_party/boxcutter && go run ./original $(if $(ORIGINAL),-clone $(abspath $(ORIGINAL))) $(if $(ONLY),-only $(ONLY))
 
+.PHONY: site
+site: ## Build the documentation as a site with search in _output/site (Debian package mkdocs)
+	@command -v mkdocs >/dev/null || { echo "make site: mkdocs is missing; install it, for example with apt-get install mkdocs" >&2; exit 1; }
+	mkdocs build --strict --quiet
+	@echo "Open the site with: python3 -m http.server --bind 127.0.0.1 --directory _output/site"
+
 .PHONY: bench
 bench: controlplane ## Measure the extractor beside crane and the installer beside kubectl; docs/performance.md explains the table
 	@go build -o bin/ ./test/bench

@@ -137,3 +137,27 @@ func sourceFiles(t *testing.T, suffix string) []string {
 	}
 	return names
 }
+
+// The navigation of the site has every page of docs; the folders have tables of contents of their own.
+func TestSite_NavigationHasEveryPage(t *testing.T) {
+	navigation := read(t, "mkdocs.yml")
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range pages {
+		if !regexp.MustCompile(`(?m)^\s*- (?:\w+: )?` + regexp.QuoteMeta(filepath.Base(page)) + "$").MatchString(navigation) {
+			t.Errorf("mkdocs.yml: %s not found", page)
+		}
+	}
+}
+
+// The examples of the first page are examples of README.md too: a test runs those.
+func TestSite_ExamplesOfTheFirstPage(t *testing.T) {
+	known := read(t, "README.md")
+	for line := range strings.Lines(read(t, "docs/README.md")) {
+		if strings.HasPrefix(line, "capi-manifests ") && !strings.Contains(known, "\n"+line) {
+			t.Errorf("README.md: example not found: %s", line)
+		}
+	}
+}
