@@ -18,7 +18,8 @@ import (
 
 // checkPossible creates two objects of each version of a CRD, as the API server does: one with the required fields, and one with all fields.
 // They are as simple as possible, so a rejection means that the schema contradicts itself: no object can be created, or the field cannot
-// be set. Constraints that cannot be fulfilled by construction, such as CEL rules and alternatives, are left out.
+// be set. Constraints that cannot be fulfilled by construction, such as CEL rules and alternatives, are left out;
+// checkUnfulfillable finds those that reject each value.
 func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 	for _, version := range d.At("spec", "versions").Items() {
 		at := version.At("schema", "openAPIV3Schema")
@@ -26,6 +27,7 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 			continue
 		}
 		hasStatus := version.At("subresources", "status").Node != nil
+		findings = append(findings, checkUnfulfillable(version.At("name").Text(), at, hasStatus)...)
 		all := rejectionsOf(at, withAllFields, false)
 		if len(all) == 0 && !(hasStatus && contract.Contains(at.At("required"), "status")) {
 			continue // an object with fewer fields is possible too
@@ -118,9 +120,7 @@ func withoutAlternatives(schema map[string]any) {
 		delete(schema, key)
 	}
 	if schema["x-kubernetes-embedded-resource"] == true {
-		for key := range schema {
-			delete(schema, key)
-		}
+		clear(schema)
 		schema["type"], schema["x-kubernetes-preserve-unknown-fields"] = contract.TypeObject, true
 	}
 	if schema["type"] == contract.TypeString {
