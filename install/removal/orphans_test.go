@@ -114,3 +114,15 @@ func TestSearched(t *testing.T) {
 		}
 	}
 }
+
+// An object counts as ours only if the installer has written it, and not only its status.
+func TestIsWritten(t *testing.T) {
+	for want, entries := range map[bool][]metav1.ManagedFieldsEntry{
+		true:  {{Manager: "kubectl"}, {Manager: v1alpha1.FieldOwner}},
+		false: {{Manager: "kubectl"}, {Manager: v1alpha1.FieldOwner, Subresource: "status"}},
+	} {
+		if got := isWritten(&metav1.ObjectMeta{ManagedFields: entries}); got != want {
+			t.Errorf("%v: %t, want %t", entries, got, want)
+		}
+	}
+}
