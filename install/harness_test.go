@@ -78,8 +78,9 @@ type harness struct {
 	// response that it returns replaces the API server's.
 	onRequest atomic.Pointer[func(*http.Request) *http.Response]
 
-	stop func() // ends the running installer; nil if none runs
-	log  log    // of all installers of the test
+	stop func()   // ends the running installer; nil if none runs
+	undo []func() // called after the uninstall at the end of the test
+	log  log      // of all installers of the test
 	mask masking.Mask
 }
 
@@ -324,6 +325,9 @@ func (h *harness) uninstall() {
 	h.eventually("everything is uninstalled", func() error { return h.Remaining(ctx) })
 	h.must(h.DeleteClusterOperator(ctx))
 	h.deleteRetainedCRDs()
+	for _, undo := range h.undo {
+		undo()
+	}
 }
 
 // deleteRetainedCRDs deletes the CRDs of providers that an uninstall retains, so that the

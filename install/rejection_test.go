@@ -152,12 +152,18 @@ func (h *harness) awaitDenied(name string) {
 // add creates an object, and returns a function that deletes it.
 func (h *harness) add(manifest string) (remove func()) {
 	h.Helper()
+	remove = h.put(manifest)
+	h.Cleanup(remove)
+	return remove
+}
+
+// put creates an object, and returns a function that deletes it.
+func (h *harness) put(manifest string) (remove func()) {
+	h.Helper()
 	object := &unstructured.Unstructured{}
 	h.must(decode(manifest, object))
 	h.must(h.Create(h.Context(), object))
-	remove = func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), object))) }
-	h.Cleanup(remove)
-	return remove
+	return func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), object))) }
 }
 
 // without revokes the installer's permission to write a resource in the providers'

@@ -89,6 +89,8 @@ type attempt struct {
 	// findings are the result of the preflight, and risks are accepted by the administrator.
 	findings []preflight.Finding
 	risks    []v1alpha1.AcceptedRisk
+	// immutable are the rejected objects that the administrator deletes, so that the version continues.
+	immutable sets.Set[object.Identity]
 	// verdicts are those on unmanaged CRDs.
 	verdicts []compatibility.Verdict
 	// former are the CRDs that are no longer unmanaged, and refused those that are not
@@ -168,6 +170,9 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		}
 	}
 	out = r.checkAndApply(ctx, s, out, now)
+	if out.immutable = r.immutable(ctx, out); out.scope == rollout {
+		r.Preflight.deletions.add(out.plan.name, out.immutable)
+	}
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
 	out.contested, out.next = r.contend(s, out, now).message(now)
 	if out.scope == maintenance {

@@ -3,19 +3,105 @@
 package installer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// withDeletions adds to a rejection the commands that delete the objects rejected only because of immutable fields.
-func withDeletions(rejection *engine.Rejection) error {
+// deletions are the objects that conditions have told the administrator to delete, because a version has them with another immutable field.
+// The installed version must not create them again. A process that starts later does not know them: it names the objects again if they exist.
+type deletions struct {
+	version string
+	objects sets.Set[object.Identity]
+}
+
+// add adds objects that stop a version.
+func (d *deletions) add(version string, objects sets.Set[object.Identity]) {
+	if d.version != version {
+		*d = deletions{version: version}
+	}
+	d.objects = d.objects.Union(objects)
+}
+
+// of returns the objects that stop a version.
+func (d *deletions) of(version string) sets.Set[object.Identity] {
+	if d.version != version {
+		return nil
+	}
+	return d.objects
+}
+
+// deletedBy returns the objects that the administrator deletes because of findings.
+func deletedBy(findings []preflight.Finding) sets.Set[object.Identity] {
+	out := sets.New[object.Identity]()
+	for _, finding := range findings {
+		if finding.Deletes != (object.Identity{}) {
+			out.Insert(finding.Deletes)
+		}
+	}
+	return out
+}
+
+// reserved returns the objects of the current version that it must not create again, because the administrator has deleted them for the
+// desired version.
+func (r *Applier) reserved(ctx context.Context, s state, p plan) sets.Set[object.Identity] {
+	out := sets.New[object.Identity]()
+	if s.Cluster.Status.DesiredVersion == p.name {
+		return out
+	}
+	installed := revision.ByIdentity(p.phases)
+	for id := range r.Preflight.deletions.of(s.Cluster.Status.DesiredVersion) {
+		if installed[id] == nil {
+			continue
+		}
+		actual := installed[id].DeepCopy()
+		if err := r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(actual), actual); apierrors.IsNotFound(err) || err == nil && actual.GetDeletionTimestamp() != nil {
+			out.Insert(id)
+		}
+	}
+	return out
+}
+
+// immutable returns the objects of an attempt that the API server rejects only because they exist with another immutable field.
+func (r *Applier) immutable(ctx context.Context, a attempt) sets.Set[object.Identity] {
+	desired := revision.ByIdentity(a.plan.phases)
+	out := sets.New[object.Identity]()
+	for _, rejection := range a.result.Rejections() {
+		for _, rejected := range rejection.Objects {
+			invalid := len(rejected.Errors) > 0 && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsInvalid(err) })
+			if invalid && desired[rejected.Identity] != nil && r.Preflight.Creates(ctx, desired[rejected.Identity]) {
+				out.Insert(rejected.Identity)
+			}
+		}
+	}
+	return out
+}
+
+// Creates implements preflight.Cluster.
+func (p *Preflight) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
+	if p.DryRuns == nil {
+		return false
+	}
+	return preflight.Exists(p.DryRuns.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll))
+}
+
+// withDeletions adds the commands that delete objects to a rejection.
+func withDeletions(rejection *engine.Rejection, immutable sets.Set[object.Identity]) error {
 	var commands []string
 	for _, rejected := range rejection.Objects {
-		if len(rejected.Errors) > 0 && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsImmutable(rejected.GroupKind, err) }) {
+		if immutable.Has(rejected.Identity) {
 			commands = append(commands, preflight.Deletion(rejected.Identity))
 		}
 	}

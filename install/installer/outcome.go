@@ -101,7 +101,7 @@ func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
 	case isForbidden(rejection.Unwrap()):
 		return status.Outcome{Reason: reason.ObjectsForbidden, Err: rejection}
 	default:
-		return status.Outcome{Reason: reason.ObjectsRefused, Err: withDeletions(rejection)}
+		return status.Outcome{Reason: reason.ObjectsRefused, Err: withDeletions(rejection, a.immutable)}
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -39,6 +38,8 @@ type Preflight struct {
 	// passed is the key of the plan that nothing stops, and notes are the findings about it.
 	passed string
 	notes  []preflight.Finding
+
+	deletions deletions
 }
 
 // trial judges an attempt at a version before its first object is written.
@@ -93,6 +94,7 @@ func (t trial) judge(ctx context.Context, cache client.Reader) (found []prefligh
 	if err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", t.a.plan.name, err)
 	}
+	t.Preflight.deletions.add(t.a.plan.name, deletedBy(found))
 	return found, nil
 }
 
@@ -130,27 +132,6 @@ func (t trial) release() preflight.Release {
 		installed := t.plans.objectsOf(t.s, *current)
 		out.InstalledCRD = func(name string) *unstructured.Unstructured {
 			return installed[object.Identity{GroupKind: object.CustomResourceDefinition, Name: name}]
-		}
-	}
-	return out
-}
-
-// reserved returns the objects of the current version that it must not create again, because the desired version creates them with another
-// immutable field.
-func (r *Applier) reserved(ctx context.Context, s state, p plan) sets.Set[object.Identity] {
-	out := sets.New[object.Identity]()
-	desired := s.Cluster.Status.Version(s.Cluster.Status.DesiredVersion)
-	if desired == nil || desired.Name == p.name {
-		return out
-	}
-	next := r.plans.objectsOf(s, *desired)
-	for id, installed := range revision.ByIdentity(p.phases) {
-		if next[id] == nil || !preflight.Reserved(installed, next[id]) {
-			continue
-		}
-		actual := installed.DeepCopy()
-		if err := r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(installed), actual); apierrors.IsNotFound(err) || err == nil && actual.GetDeletionTimestamp() != nil {
-			out.Insert(id)
 		}
 	}
 	return out

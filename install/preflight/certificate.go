@@ -40,6 +40,7 @@ func (j judged) certificate(ctx context.Context, cluster Cluster) judged {
 		command += " certificate.cert-manager.io/" + creator // first: it would create the Secret again
 	}
 	command += " secret/" + name
-	return j.reject(reason.Collision, fmt.Sprintf("%s (%s) has the certificate of Service %s, which the installer issues; to have it do so: %s",
-		object.Describe(secret), collision.OwnerOf(secret), j.desired.GetName(), command))
+	j.findings = append(j.findings, Finding{Reason: reason.Collision, Message: fmt.Sprintf("%s (%s) has the certificate of Service %s, which the installer issues; to have it do so: %s",
+		object.Describe(secret), collision.OwnerOf(secret), j.desired.GetName(), command)})
+	return j
 }

@@ -37,6 +37,8 @@ type Finding struct {
 	Accepted bool `json:"accepted,omitempty"`
 	// Message names the object or the component, and the cause.
 	Message string `json:"message"`
+	// Deletes is the object that the administrator deletes with the command in the message, so that the release continues; empty for none.
+	Deletes object.Identity `json:"-"`
 }
 
 // Blocks reports whether the release stops because of the finding.
@@ -65,6 +67,8 @@ type Cluster interface {
 	// Rejection returns the error with which the API server rejects the installer's write of an object in a dry run.
 	// actual is the object in the cluster.
 	Rejection(ctx context.Context, desired, actual *unstructured.Unstructured) error
+	// Creates reports whether the API server would create an object if none with its name existed.
+	Creates(ctx context.Context, desired *unstructured.Unstructured) bool
 	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
 	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
 	// Quotas returns the quotas of a namespace; none if they may not be read.
@@ -153,12 +157,6 @@ type judged struct {
 	err   error
 }
 
-// reject adds a finding about the object.
-func (j judged) reject(why reason.Reason, message string) judged {
-	j.findings = append(j.findings, Finding{Reason: why, Message: message})
-	return j
-}
-
 // rank orders findings: those that cannot be accepted come first.
 func rank(f Finding) int {
 	return slices.Index([]reason.Reason{reason.Collision, reason.ObjectsRefused, reason.RiskNotAccepted}, f.Reason)
@@ -178,9 +176,7 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 		return r.judgeCRD(ctx, cluster, one, actual)
 	case action == predecessor.Change || action == predecessor.AdoptAndChange:
 		one.rolls = rolls(one.desired, actual)
-		if why := rejection(one.desired, cluster.Rejection(ctx, one.desired, actual)); why != "" {
-			return one.reject(reason.ObjectsRefused, "phase "+one.phase+": "+why)
-		}
+		return one.reject(ctx, cluster, cluster.Rejection(ctx, one.desired, actual))
 	}
 	return one
 }

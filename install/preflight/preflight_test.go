@@ -27,6 +27,7 @@ type cluster struct {
 	objects   []*unstructured.Unstructured
 	instance  string
 	rejection error
+	creates   bool // objects with other immutable fields
 	quotas    []corev1.ResourceQuota
 	dryRuns   int
 }
@@ -43,6 +44,8 @@ func (c *cluster) Rejection(context.Context, *unstructured.Unstructured, *unstru
 	c.dryRuns++
 	return c.rejection
 }
+
+func (c *cluster) Creates(context.Context, *unstructured.Unstructured) bool { return c.creates }
 
 func (c *cluster) Quotas(context.Context, string) ([]corev1.ResourceQuota, error) {
 	return c.quotas, nil
@@ -88,13 +91,15 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 		actual, desired, installed string
 		instance                   string
 		rejection                  error
+		creates                    bool
 		want                       []string // the effect of each finding and a part of its message
 		dryRuns                    int
 	}{
 		"new":                                 {desired: deployment("", "a")},
 		"unchanged":                           {actual: deployment(ours, "a"), desired: deployment("", "a")},
 		"changed":                             {actual: deployment(ours, "a"), desired: deployment("", "b"), dryRuns: 1},
-		"an immutable field":                  {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, want: []string{"ObjectsRefused kubectl delete deployment.apps capa -n providers"}, dryRuns: 1},
+		"an immutable field":                  {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused kubectl delete deployment.apps capa -n providers"}, dryRuns: 1},
+		"a field that is invalid in any case": {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
 		"a denial, which may pass":            {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: apierrors.NewForbidden(schema.GroupResource{}, "capa", errors.New("denied")), dryRuns: 1},
 		"another owner":                       {actual: deployment("ownerReferences: [{apiVersion: v1, kind: Namespace, name: them, uid: u, controller: true}]", "a"), desired: deployment("", "a"), want: []string{"Collision (owned by Namespace them: Deployment providers/capa); to have it adopt all of them: kubectl annotate"}},
 		"another owner who allows it":         {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "a")},
@@ -106,11 +111,12 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 		"a new storage version":               {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) switch to v2, which the installed release lacks: the way back stores their instances in v1 again"}},
 		"no way back":                         {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1,unserved", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) no longer serve v1: clients that use it get 404", "note 1 CRD(s) switch to v2 and no longer serve v1: no way back"}},
 		"a lacking storage version":           {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v2,storage"), instance: "it has instances", want: []string{"ObjectsRefused the release lacks version v1, in which instances are stored", "note no longer serve v1", "note no way back"}},
+		"another scope":                       {actual: crd(ours, wide, "v1,storage"), desired: strings.Replace(crd("", wide, "v1,storage"), "Namespaced", "Cluster", 1), want: []string{"ObjectsRefused spec.scope: scope changed"}},
 		"the way back":                        {actual: crd(ours, wide, "v1", "v2,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances", want: []string{"note no longer serve v2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &cluster{instance: test.instance, rejection: test.rejection}
+			c := &cluster{instance: test.instance, rejection: test.rejection, creates: test.creates}
 			if test.actual != "" {
 				c.objects = append(c.objects, read(t, test.actual))
 			}
@@ -132,6 +138,9 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 				if effect != "RiskNotAccepted" || !isRisk {
 					risk, message = "", part
 				}
+				if deletes := strings.Contains(message, "kubectl delete"); deletes != (found[i].Deletes.Name != "") || !deletes && strings.Contains(found[i].Message, "kubectl delete") {
+					t.Errorf("finding %+v deletes %q", found[i], found[i].Deletes)
+				}
 				if blocks := effect != "note"; found[i].Blocks() != blocks || blocks && string(found[i].Reason) != effect || string(found[i].Risk) != risk || !strings.Contains(found[i].Message, message) {
 					t.Errorf("finding %+v, want %q", found[i], want)
 				}
@@ -151,23 +160,6 @@ func TestCheck_AcceptedRisks(t *testing.T) {
 		})
 		if err != nil || len(found) != 1 || found[0].Blocks() != blocks || (len(Notes(found)) == 1) == blocks {
 			t.Errorf("release %s: findings %+v, error %v, want one that blocks: %t", release, found, err, blocks)
-		}
-	}
-}
-
-func TestReserved_OtherImmutableFields(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		installed, desired string
-		want               bool
-	}{
-		"the selector":         {deployment("", "a"), deployment("", "b"), true},
-		"the same selector":    {deployment("", "a"), deployment("labels: {x: y}", "a"), false},
-		"data":                 {"{kind: ConfigMap, data: {a: b}}", "{kind: ConfigMap, data: {a: c}}", false},
-		"data that is settled": {"{kind: ConfigMap, immutable: true, data: {a: b}}", "{kind: ConfigMap, immutable: true, data: {a: c}}", true},
-	} {
-		if got := Reserved(read(t, test.installed), read(t, test.desired)); got != test.want {
-			t.Errorf("%s: reserved %t, want %t", name, got, test.want)
 		}
 	}
 }

@@ -56,6 +56,11 @@ func (j judged) Rejection(ctx context.Context, desired, actual *unstructured.Uns
 	return err
 }
 
+// Creates implements preflight.Cluster.
+func (j judged) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
+	return preflight.Exists(j.Create(ctx, desired, v1alpha1.FieldOwner))
+}
+
 // Instance implements preflight.Cluster.
 func (j judged) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
 	number, err := instancesOf(ctx, j.Cluster, crd)
