@@ -20,6 +20,19 @@ import (
 // wayBackTime is the time in which the previous release is installed again.
 const wayBackTime = time.Minute
 
+// breakages are ways in which the pods of a new Deployment do not work.
+var breakages = []struct {
+	name    string
+	arrange func(h *harness) (undo func())
+	cause   string // in the condition
+}{
+	{name: "node selector", cause: "Unschedulable"},
+	{name: "image", cause: "ImagePullBackOff", arrange: func(h *harness) func() { return h.problemOfPods("ImagePullBackOff") }},
+	{name: "crash", cause: "CrashLoopBackOff", arrange: func(h *harness) func() { return h.problemOfPods("CrashLoopBackOff") }},
+	{name: "quota", cause: "exceeded quota", arrange: (*harness).exhaustPods},
+	{name: "webhook", cause: "failed calling webhook", arrange: (*harness).refusePods},
+}
+
 // A release whose CRD stores instances in a new version, and whose pods never work, is replaced by the previous release, which lacks that
 // version. No pod answers the conversion webhook.
 func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
@@ -30,17 +43,7 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 	h.settled("4.22.0-1")
 	check := h.instances("v1beta1", 3)
 	revision := 1
-	for _, test := range []struct {
-		name    string
-		arrange func(h *harness) (undo func())
-		cause   string // in the condition
-	}{
-		{name: "node selector", cause: "Unschedulable"},
-		{name: "image", cause: "ImagePullBackOff", arrange: func(h *harness) func() { return h.problemOfPods("ImagePullBackOff") }},
-		{name: "crash", cause: "CrashLoopBackOff", arrange: func(h *harness) func() { return h.problemOfPods("CrashLoopBackOff") }},
-		{name: "quota", cause: "exceeded quota", arrange: (*harness).exhaustPods},
-		{name: "webhook", cause: "failed calling webhook", arrange: (*harness).refusePods},
-	} {
+	for _, test := range breakages {
 		t.Run(test.name, func(t *testing.T) {
 			defer h.reportTo(t)()
 			if test.arrange != nil {
