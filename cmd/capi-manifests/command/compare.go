@@ -4,7 +4,7 @@ package command
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -18,32 +18,23 @@ import (
 // compareWith writes the differences between the bundle in src and a generated one.
 // Differences are an error.
 func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle) error {
-	bundles, _, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
+	bundle, err := source.OnlyBundle(cmd.Context(), cmd.ErrOrStderr(), src, "--compare")
 	if err != nil {
 		return err
 	}
-	if len(bundles) != 1 {
-		return &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); --compare accepts one", src, len(bundles), providers(bundles))}
-	}
-	before, err := diffreport.BundleProvider(bundles[0])
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", src, err)
-	}
-	after, err := diffreport.BundleProvider(generated)
-	if err != nil {
+	before, errBefore := diffreport.Bundles(src, bundle)
+	after, errAfter := diffreport.Bundles(dir, generated)
+	if err := errors.Join(errBefore, errAfter); err != nil {
 		return err
 	}
-	report := diffreport.New(src, dir, []diff.Provider{before}, []diff.Provider{after})
 	var out bytes.Buffer
-	color := term.ColorMode("")
-	if err := report.Write(&out, diffreport.Text, true, color.Enabled(cmd.OutOrStdout())); err != nil {
+	report := diffreport.New(src, dir, before.Providers, after.Providers)
+	if err := report.Write(&out, diffreport.Text, true, new(term.ColorMode).Enabled(cmd.OutOrStdout())); err != nil {
 		return err
 	}
-	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
-		return err
+	_, err = out.WriteTo(cmd.OutOrStdout())
+	if err == nil && report.Verdict.Level != diff.None {
+		err = &diffreport.DifferencesError{Verdict: report.Verdict}
 	}
-	if report.Verdict.Level != diff.None {
-		return &diffreport.DifferencesError{Verdict: report.Verdict}
-	}
-	return nil
+	return err
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/signature"
-	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const packLong = `Append one layer with the bundle to a base image, or build an image that holds only the
@@ -117,7 +116,7 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	if err != nil {
 		return err
 	}
-	bundle, err := onlyBundle(ctx, stderr, src)
+	bundle, err := source.OnlyBundle(ctx, stderr, src, "pack")
 	if err != nil {
 		return err
 	}
@@ -140,18 +139,6 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 			fmt.Fprintln(w, packed.Digest)
 		}
 	})
-}
-
-// onlyBundle returns the bundle of a source with one bundle.
-func onlyBundle(ctx context.Context, stderr io.Writer, src string) (extractor.Bundle, error) {
-	bundles, _, err := source.Bundles(ctx, stderr, src)
-	if err != nil {
-		return extractor.Bundle{}, err
-	}
-	if len(bundles) != 1 {
-		return extractor.Bundle{}, &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
-	}
-	return bundles[0], nil
 }
 
 // pack packs a bundle on the base, and writes the omitted entries of the base to stderr.
@@ -285,12 +272,4 @@ func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.K
 	}
 	fmt.Fprintf(stderr, "signed %s\n", packed.Reference)
 	return nil
-}
-
-func providers(bundles []extractor.Bundle) string {
-	var names []string
-	for _, bundle := range bundles {
-		names = append(names, bundle.Metadata.ProviderName)
-	}
-	return text.Join(names)
 }

@@ -33,6 +33,7 @@ Cluster API providers from. Such an image holds a bundle:
   extension  server               ->  violated rules of Runtime Extensions; hooks and their schemas
   inspect    image                ->  contents
   extract    image                ->  bundle
+  outdated   images.json          ->  newer versions in the repositories, and whether an upgrade is allowed
   plan       images.json          ->  components, phases and objects that a cluster would install
   settings   bundles              ->  variables, feature gates and Deployments that can be set in a cluster
   tree       images.json or image ->  the same, down to each object
@@ -108,7 +109,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newOutdated(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newTrace(), newRollback(), newPause(), newResume(), newOverride(), newUnmanage(), newVersion(v))
 	return root
 }
 

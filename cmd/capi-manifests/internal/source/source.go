@@ -26,6 +26,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Bundles returns the bundles of a directory, an OCI layout, an archive or an image, and their
@@ -59,6 +60,22 @@ func Bundles(ctx context.Context, stderr io.Writer, source string) ([]extractor.
 	bundles, err := progress.Fetch(ctx, &remote.Registry{Client: client}, reference)
 	progress.End()
 	return requireBundle(bundles, reference, err)
+}
+
+// OnlyBundle returns the bundle of a source for a command that accepts one. Progress is written to stderr.
+func OnlyBundle(ctx context.Context, stderr io.Writer, src, command string) (extractor.Bundle, error) {
+	bundles, _, err := Bundles(ctx, stderr, src)
+	if err != nil {
+		return extractor.Bundle{}, err
+	}
+	if len(bundles) == 1 {
+		return bundles[0], nil
+	}
+	var names []string
+	for _, bundle := range bundles {
+		names = append(names, bundle.Metadata.ProviderName)
+	}
+	return extractor.Bundle{}, &InvalidError{fmt.Errorf("%s has %d bundles (%s); %s accepts one", src, len(bundles), text.Join(names), command)}
 }
 
 // requireBundle returns an error for a source without a bundle, and adds the source to errors.
