@@ -265,7 +265,7 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	}
 	known := r.contests[a.plan.name]
 	how.Paused = func(o object.Identity) bool {
-		return known.paused(o, now) || reserved.Has(o) || a.scope == controlledOnly && slices.Contains(interceptors, o.GroupKind)
+		return known.paused(o, now) || reserved.Has(o) || a.scope == controlledOnly && leaves(o.GroupKind)
 	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)

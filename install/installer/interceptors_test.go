@@ -71,7 +71,8 @@ func TestDisarm(t *testing.T) {
 	}
 }
 
-// A superseded version reverts changes of its objects, but not of those that intercept requests: an administrator may have disabled one.
+// A superseded version reverts changes of its objects, but not of those that intercept requests, because an administrator may have disabled one, nor
+// of CRDs, because the next version may switch their storage version.
 func TestAttempt_LeavesInterceptorsOfASupersededVersion(t *testing.T) {
 	hook := func(url string) *unstructured.Unstructured {
 		out := webhook("shared")
@@ -85,11 +86,15 @@ func TestAttempt_LeavesInterceptorsOfASupersededVersion(t *testing.T) {
 		out.SetNamespace(v1alpha1.OperandNamespace)
 		return out
 	}
+	switched := machines()
+	if err := unstructured.SetNestedField(switched.Object, "Cluster", "spec", "scope"); err != nil { // any change
+		t.Fatal(err)
+	}
 	first, firstMap := storedVersion(t, "4.22.0-1", colored("blue"))
-	stuck, stuckMap := storedVersion(t, "4.22.0-2", hook("https://dead.example.com"), colored("red"))
+	stuck, stuckMap := storedVersion(t, "4.22.0-2", hook("https://dead.example.com"), colored("red"), machines())
 	next, nextMap := storedVersion(t, "4.22.0-3", settings("other", "red"))
-	changed := []*unstructured.Unstructured{controlledBy(t, "4.22.0-2", hook("https://sound.example.com")), controlledBy(t, "4.22.0-2", colored("green"))}
-	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(clusterScheme(t))).WithObjects(changed[0], changed[1]).Build()
+	changed := []*unstructured.Unstructured{controlledBy(t, "4.22.0-2", hook("https://sound.example.com")), controlledBy(t, "4.22.0-2", colored("green")), controlledBy(t, "4.22.0-2", switched)}
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(clusterScheme(t))).WithObjects(changed[0], changed[1], changed[2]).Build()
 	s := stateOf([]v1alpha1.Version{first, stuck, next}, firstMap, stuckMap, nextMap)
 	v, err := s.load(stuck)
 	if err != nil {
@@ -111,6 +116,9 @@ func TestAttempt_LeavesInterceptorsOfASupersededVersion(t *testing.T) {
 	}
 	if got := object.TextAt(object.MapsAt(read(changed[0]).Object, "webhooks")[0], "clientConfig", "url"); got != "https://sound.example.com" {
 		t.Errorf("the webhook has URL %s, want the change", got)
+	}
+	if got := object.TextAt(read(changed[2]).Object, "spec", "scope"); got != "Cluster" {
+		t.Errorf("the CRD has scope %s, want the change", got)
 	}
 }
 
