@@ -12,12 +12,31 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestEmbeddedControlPlane_IsUpToDate compares the archive that capi-manifests builds the control plane from with the
-// source in test/controlplane. UPDATE=1 writes it.
-func TestEmbeddedControlPlane_IsUpToDate(t *testing.T) {
-	archive := &txtar.Archive{Comment: []byte("The source of test/controlplane, for --against embedded. Written by go generate.\n")}
-	const root = "test/controlplane"
-	for _, pattern := range []string{"go.mod", "go.sum", "*.go", "cmd/controlplane/*.go", "binary/go.mod", "binary/go.sum", "binary/*.go"} {
+// TestEmbeddedPrograms_AreUpToDate compares the archives that capi-manifests builds programs from with the sources. UPDATE=1 writes
+// them.
+func TestEmbeddedPrograms_AreUpToDate(t *testing.T) {
+	for root, patterns := range map[string][]string{
+		"test/controlplane":            {"go.mod", "go.sum", "*.go", "cmd/controlplane/*.go", "binary/go.mod", "binary/go.sum", "binary/*.go"},
+		"test/clusterctl/corewebhooks": {"go.mod", "go.sum", "*.go"},
+	} {
+		embedded := "cmd/capi-manifests/internal/apiserver/" + filepath.Base(root) + ".txtar"
+		want := archiveOf(t, root, patterns)
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(embedded, want, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(embedded); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is out of date (%v); run go generate ./cmd/capi-manifests/internal/apiserver", embedded, err)
+		}
+	}
+}
+
+// archiveOf returns the files of a module that match patterns, except tests, as a txtar archive.
+func archiveOf(t *testing.T, root string, patterns []string) []byte {
+	t.Helper()
+	archive := &txtar.Archive{Comment: []byte("The source of " + root + ", for --against embedded. Written by go generate.\n")}
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
@@ -33,14 +52,5 @@ func TestEmbeddedControlPlane_IsUpToDate(t *testing.T) {
 			archive.Files = append(archive.Files, txtar.File{Name: filepath.ToSlash(name), Data: []byte(read(t, file))})
 		}
 	}
-	want := txtar.Format(archive)
-	const embedded = "cmd/capi-manifests/internal/apiserver/controlplane.txtar"
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(embedded, want, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(embedded); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is out of date (%v); run go generate ./cmd/capi-manifests/internal/apiserver", embedded, err)
-	}
+	return txtar.Format(archive)
 }

@@ -36,10 +36,15 @@ func (v Value) reached(steps []string) Value {
 	return v
 }
 
-// step goes down by the name of a field or the index of an item.
+// step goes down by the name of a field, or by the index or the key of an item.
 func (v Value) step(step string) Value {
 	if index, err := strconv.Atoi(step); err == nil && index >= 0 && index < v.Length() {
 		return v.item(index)
+	}
+	for _, item := range v.Items() {
+		if item.At("name").Text() == step || item.At("class").Text() == step {
+			return item
+		}
 	}
 	return v.At(step)
 }

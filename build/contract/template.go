@@ -108,7 +108,11 @@ func (t *Template) readDocument(document yamldoc.Document) error {
 	}
 	err := read(document.Text)
 	if err != nil && lonelyUnknown.Match(document.Text) {
-		return read(lonelyUnknown.ReplaceAll(document.Text, nil))
+		before := len(t.Objects)
+		err = read(lonelyUnknown.ReplaceAll(document.Text, nil))
+		for _, o := range t.Objects[before:] {
+			o.incomplete = true
+		}
 	}
 	return err
 }

@@ -12,6 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -28,6 +30,8 @@ type Object struct {
 	before int
 	// file contains the object; empty means ManifestsFile.
 	file string
+	// incomplete is true for an object of a template without the fields that variables would add.
+	incomplete bool
 }
 
 // String names the object: "Deployment openshift-cluster-api/manager".
@@ -38,6 +42,11 @@ func (o *Object) String() string {
 // Identity returns the identity of the object.
 func (o *Object) Identity() object.Identity {
 	return object.Identity{GroupKind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+}
+
+// VersionedKind returns the kind with its version; no version if apiVersion is invalid.
+func (o *Object) VersionedKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(o.At("apiVersion").Text(), o.Kind.Kind)
 }
 
 // Value is a place in an object. A value that is missing, null or of another type than expected reads as empty, so that
@@ -176,6 +185,20 @@ func (o *Object) JSON() ([]byte, error) {
 	data, err := o.Value.JSON()
 	o.asJSON = data
 	return data, err
+}
+
+// Decoded returns the object as clusterctl and the API server decode it, with YAML 1.1.
+func (o *Object) Decoded() (object map[string]any, err error) {
+	text, err := yaml.Marshal(o.Node)
+	if err != nil {
+		return nil, fmt.Errorf("printing %s: %w", o, err)
+	}
+	data, err := sigsyaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", o, err)
+	}
+	err = utiljson.Unmarshal(data, &object)
+	return object, err
 }
 
 // item returns an element of a list.

@@ -35,6 +35,7 @@ func (m withControlplane) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	buildControlplane = sync.OnceValues(func() (programControlplane, error) { return buildControlplaneIn(dir) })
+	buildCoreWebhooks = sync.OnceValues(func() (string, error) { return buildCoreWebhooksIn(filepath.Join(dir, "corewebhooks")) })
 	code := m.M.Run()
 	if err := controlplane.StopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -97,4 +98,34 @@ func buildControlplaneIn(dir string) (built programControlplane, err error) {
 	}
 	const pkg = "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane"
 	return built, fixture.Build(context.Background(), filepath.Join(dir, "controlplane"), "", pkg)
+}
+
+// putCoreWebhooks is the command "corewebhooks-in-path" of scripts: it builds the program that serves the webhooks of Cluster API.
+func putCoreWebhooks(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: corewebhooks-in-path")
+	}
+	dir, err := buildCoreWebhooks()
+	ts.Check(err)
+	ts.Setenv("PATH", dir+string(os.PathListSeparator)+ts.Getenv("PATH"))
+}
+
+// buildCoreWebhooks builds the program corewebhooks once for all scripts, and returns its directory. TestMain sets it.
+var buildCoreWebhooks func() (string, error)
+
+func buildCoreWebhooksIn(dir string) (string, error) {
+	const source = "../../test/clusterctl/corewebhooks"
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	list.Dir = source
+	module, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module of Cluster API: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Symlink(strings.TrimSpace(string(module)), filepath.Join(dir, "cluster-api")); err != nil {
+		return "", err
+	}
+	return dir, fixture.Build(context.Background(), filepath.Join(dir, "corewebhooks"), source, ".")
 }

@@ -34,6 +34,7 @@ exec sed -i s/--v=/--verbosity=/ providers/aws/aws.yaml
 publish aws
 images-json images.json core=$core aws=$aws
 controlplane-in-path
+corewebhooks-in-path
 signing-key cosign
 `
 
@@ -52,7 +53,7 @@ func TestREADME_ExamplesWork(t *testing.T) {
 			env.Setenv("KUBECONFIG", kubeconfig)
 			return setup(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "index": index, "signing-key": signingKey},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "corewebhooks-in-path": putCoreWebhooks, "index": index, "signing-key": signingKey},
 	})
 }
 

@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
 //	expand FILE                replaces the variables in a file
 //	controlplane-in-path       puts the program of --against embedded into the PATH
+//	corewebhooks-in-path       puts the program of the webhooks that --against embedded also needs for a release into the PATH
 //	controlplane-cache         gives the script a cache directory with the control plane
 //	serve-extension NAME [ANSWER]  starts a Runtime Extension with an answer to Discovery; $NAME is its URL, NAME.crt its authority
 //	stop-registry              stops the registry
@@ -68,7 +69,7 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "await-file": awaitFile, "await-end": awaitEnd, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand, "serve-extension": serveExtension,
-			"real-providers": writeProviders, "controlplane-in-path": putControlplane, "controlplane-cache": cacheControlplane,
+			"real-providers": writeProviders, "controlplane-in-path": putControlplane, "corewebhooks-in-path": putCoreWebhooks, "controlplane-cache": cacheControlplane,
 			"stop-registry": stopRegistry,
 		},
 	})

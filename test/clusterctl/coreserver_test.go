@@ -147,7 +147,7 @@ func (c *coreServer) serve(serving certificate.Serving) {
 			c.Fatal(err)
 		}
 	}
-	if err := fixture.Build(c.Context(), program, "", "./corewebhooks"); err != nil {
+	if err := fixture.Build(c.Context(), program, "corewebhooks", "."); err != nil {
 		c.Fatal(err)
 	}
 	address, err := fixture.FreeAddress()

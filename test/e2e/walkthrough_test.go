@@ -178,7 +178,7 @@ func (w walkthrough) serveCoreWebhooks() {
 	for name, content := range secret.Data {
 		w.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	w.must(fixture.Build(w.Context(), program, "../clusterctl", "./corewebhooks"))
+	w.must(fixture.Build(w.Context(), program, "../clusterctl/corewebhooks", "."))
 	address := freeAddress(w.T)
 	_, port, err := net.SplitHostPort(address)
 	w.must(err)

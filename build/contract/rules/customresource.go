@@ -144,7 +144,7 @@ var certain = []field.ErrorType{field.ErrorTypeTypeInvalid, field.ErrorTypeNotSu
 
 // checkCustomResource checks an object. Reasons that depend on an unknown value, or that a webhook can remove, are no findings.
 func checkCustomResource(r *customResource, o *contract.Object, mutated bool) (findings []contract.Finding) {
-	decoded, err := decoded(o)
+	decoded, err := o.Decoded()
 	if err != nil {
 		return nil // reported by another rule
 	}

@@ -6,16 +6,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
-	"go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // templates still have this version
@@ -27,7 +24,6 @@ import (
 	corev1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // templates still have this version
 	corev1beta2 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	strictjson "sigs.k8s.io/json"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/internal/variable"
@@ -52,7 +48,7 @@ func checkDecodesInTemplate(o *contract.Object) []contract.Finding {
 	if findings := checkNoLongerServed(o); len(findings) > 0 {
 		return findings
 	}
-	object, err := decoded(o)
+	object, err := o.Decoded()
 	if err != nil {
 		return nil // reported by another rule
 	}
@@ -136,39 +132,21 @@ func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contr
 	return findings
 }
 
-// decoded returns an object as clusterctl and the API server decode it, with YAML 1.1.
-func decoded(o *contract.Object) (object map[string]any, err error) {
-	text, err := yaml.Marshal(o.Node)
-	if err != nil {
-		return nil, fmt.Errorf("printing %s: %w", o, err)
-	}
-	data, err := sigsyaml.YAMLToJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("decoding %s: %w", o, err)
-	}
-	err = utiljson.Unmarshal(data, &object)
-	return object, err
-}
-
 // typeFor returns an empty object of a kind of Kubernetes; nil for any other.
 func typeFor(o *contract.Object) any { return newOf(kubernetesTypes(), o) }
 
 // newOf returns an empty object of the kind of an object; nil for a kind that the types do not have.
 func newOf(types *runtime.Scheme, o *contract.Object) any {
-	typed, err := types.New(versionedKind(o))
+	typed, err := types.New(o.VersionedKind())
 	if err != nil {
 		return nil
 	}
 	return typed
 }
 
-func versionedKind(o *contract.Object) schema.GroupVersionKind {
-	return schema.FromAPIVersionAndKind(o.At("apiVersion").Text(), o.Kind.Kind)
-}
-
 // checkKind finds a kind, or a version of it, that its group does not have. Providers add kinds to groups below Cluster API's own.
 func checkKind(types *runtime.Scheme, o *contract.Object) []contract.Finding {
-	kind := versionedKind(o)
+	kind := o.VersionedKind()
 	versions := types.VersionsForGroupKind(kind.GroupKind())
 	isShared := len(versions) == 0 && strings.HasSuffix(kind.Group, "."+contract.CoreGroup)
 	switch {

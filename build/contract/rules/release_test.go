@@ -87,7 +87,7 @@ func TestRulesOf(t *testing.T) {
 			}
 		}
 	}
-	for theme, only := range map[string]contract.Form{"metadata/": contract.FormBundle, "server/": contract.FormBundle, "metadata-yaml/": contract.FormRelease} {
+	for theme, only := range map[string]contract.Form{"metadata/": contract.FormBundle, "metadata-yaml/": contract.FormRelease} {
 		for _, rule := range All() {
 			if strings.HasPrefix(rule.ID, theme) && rule.Only != only {
 				t.Errorf("RulesOf does not return %s, which is about %s", rule.ID, rule.About())

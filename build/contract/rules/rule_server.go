@@ -48,10 +48,17 @@ var serverRules = []contract.Rule{{
 	Why:      "The API server rejects an object with only the required fields, so the schema does not describe a valid object.",
 	Fix:      "Correct contradictions in the schema: required fields, defaults, enums, patterns and limits.",
 }, {
+	ID:       contract.RuleTemplateAccepted,
+	Checker:  contract.CheckerServer,
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "An API server with the CRDs of Cluster API and the webhooks of its core provider rejects the object of a template or of a ClusterClass. Variables without a default have values that fit the schema; a rejection because of such a value is only an info of server/not-checked.",
+	Fix:      "Correct the problem in the message.",
+}, {
 	ID:       contract.RuleNotChecked,
 	Checker:  contract.CheckerServer,
 	Severity: contract.Info,
-	Only:     contract.FormBundle,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
 	Why:      "The API server could not check the object: it does not serve the kind, the namespace is missing, the user lacks a permission, or the object depends on a variable without a default.",
 	Fix:      "No change is needed. To check the object, use the kubeconfig of a cluster with the provider.",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
@@ -78,6 +79,11 @@ established, and objects of kinds that the cluster does not serve are not checke
 server/not-checked). Reachability of webhooks and type-check warnings of admission policies
 are never checked.
 
+Of a clusterctl release, "embedded" checks the templates: the control plane also has the CRDs of
+Cluster API's core and kubeadm providers and the webhooks of the core provider. Variables without
+a default get values that fit the schema; a rejection because of such a value is not an error. The
+program corewebhooks, which serves the webhooks, is found as controlplane is, or built once with Go.
+
 With --extension-server the server of a Runtime Extension is called too: findings of the rules
 connection/... and discovery/... show whether Cluster API accepts the handlers for the
 ExtensionConfig. "extension test" also tests the handlers.
@@ -124,6 +130,9 @@ const validateExample = `  # Check the output of generate
   # Check against an API server: an embedded one, or a cluster's in dry runs
   capi-manifests validate capi-manifests --against embedded
   capi-manifests validate capi-manifests --against ~/.kube/config
+
+  # Check the cluster templates of a release with the core provider's webhooks
+  capi-manifests validate repository --against embedded
 
   # Check a Runtime Extension and the answers of its running server to Discovery
   capi-manifests validate capi-manifests --extension-server https://localhost:9443 --extension-ca-bundle ca.crt
@@ -194,7 +203,7 @@ func (o *validateOptions) run(cmd *cobra.Command, src string) error {
 		if err := findings.WriteBaseline(o.write, result); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: wrote baseline %s: %s\n", term.Printable(src), o.write, findings.Summary(result.Counts, o.against.rules(result)))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: wrote baseline %s: %s\n", term.Printable(src), o.write, findings.Summary(result.Counts, result.CheckedRules(o.against.server != "")))
 		return nil
 	}
 	result.Accept(accepted)
@@ -218,18 +227,25 @@ func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) err
 	case result.Counts[contract.Error] > 0:
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", term.Printable(result.Source), findings.Summary(result.Counts, o.against.rules(result)), findings.AcceptedNote(result.Accepted))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", term.Printable(result.Source), findings.Summary(result.Counts, result.CheckedRules(o.against.server != "")), findings.AcceptedNote(result.Accepted))
 	return nil
 }
 
 // validate checks a source against the rules and, with --against, against an API
 // server.
 func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Report, error) {
+	if o.against.server == "" && o.against.controlplane != "" {
+		return findings.Report{}, cli.WrongUsage(errors.New("--controlplane requires --against " + apiserver.Embedded))
+	}
 	if releases := source.ClusterctlReleases(src); len(releases) > 0 {
 		if err := o.onReleases(src); err != nil {
 			return findings.Report{}, err
 		}
-		return findings.CheckReleases(src, releases)
+		result, err := findings.CheckReleases(src, releases)
+		if err != nil {
+			return findings.Report{}, err
+		}
+		return result, o.against.addReleases(cmd, &result)
 	}
 	file, err := o.kustomization(cmd, src)
 	if err != nil {
@@ -292,8 +308,8 @@ func (o *validateOptions) onReleases(src string) error {
 	if o.settings != "" {
 		errs = append(errs, fmt.Errorf("--settings: only valid for bundles; %s contains clusterctl releases", src))
 	}
-	if o.against.server != "" {
-		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s contains clusterctl releases", src))
+	if o.against.server != "" && o.against.server != apiserver.Embedded {
+		errs = append(errs, fmt.Errorf("--against: only %s is valid for clusterctl releases; %s contains some", apiserver.Embedded, src))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return cli.WrongUsage(err)

@@ -9,14 +9,23 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
+	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // the CRDs still serve this version
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // the CRDs still serve this version
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1alpha1 "sigs.k8s.io/cluster-api/api/ipam/v1alpha1" //nolint:staticcheck // the CRDs still serve this version
+	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1"   //nolint:staticcheck // the CRDs still serve this version
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	runtimev1alpha1 "sigs.k8s.io/cluster-api/api/runtime/v1alpha1" //nolint:staticcheck // the CRDs still serve this version
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	"sigs.k8s.io/cluster-api/feature"
@@ -31,9 +40,18 @@ func main() {
 	flag.StringVar(&options.CertDir, "cert-dir", "", "directory of tls.crt and tls.key")
 	flag.IntVar(&options.Port, "port", 0, "port of 127.0.0.1")
 	flag.Func("feature-gates", "features of the provider, such as ClusterTopology=true", feature.MutableGates.Set)
+	untilEOF := flag.Bool("until-eof", false, "run until standard input ends, so that it ends with the program at the other end")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
-	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
+	ctx, stop := context.WithCancel(ctrl.SetupSignalHandler())
+	defer stop()
+	if *untilEOF {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it too
+			stop()
+		}()
+	}
+	if err := run(ctx, options); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -41,7 +59,9 @@ func main() {
 
 func run(ctx context.Context, options webhook.Options) error {
 	scheme := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1beta1.AddToScheme, clusterv1.AddToScheme)
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1beta1.AddToScheme, clusterv1.AddToScheme,
+		addonsv1beta1.AddToScheme, addonsv1.AddToScheme, runtimev1alpha1.AddToScheme, runtimev1.AddToScheme,
+		ipamv1alpha1.AddToScheme, ipamv1beta1.AddToScheme, ipamv1.AddToScheme)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return err
 	}
@@ -61,16 +81,23 @@ func run(ctx context.Context, options webhook.Options) error {
 	return manager.Start(ctx)
 }
 
-// serve adds the webhooks of the kinds that a cluster without topology has.
+// unservedVersion is the version of the references to a kind that no CRD defines. The provider finds none and cannot
+// convert such an object.
+const unservedVersion = "v1"
+
+// serve adds the webhooks. They read without a cache, so that they know each object that was created before the request.
 func serve(manager ctrl.Manager) error {
 	conversion.SetAPIVersionGetter(func(_ context.Context, kind schema.GroupKind) (string, error) {
 		mapping, err := manager.GetRESTMapper().RESTMapping(kind)
+		if meta.IsNoMatchError(err) {
+			return kind.WithVersion(unservedVersion).GroupVersion().String(), nil
+		}
 		if err != nil {
 			return "", err
 		}
 		return mapping.GroupVersionKind.GroupVersion().String(), nil
 	})
-	for _, kind := range webhooks(manager.GetClient()) {
+	for _, kind := range webhooks(manager.GetAPIReader()) {
 		if err := kind.SetupWebhookWithManager(manager); err != nil {
 			return err
 		}
@@ -83,9 +110,11 @@ type kindWebhooks interface {
 	SetupWebhookWithManager(ctrl.Manager) error
 }
 
-func webhooks(reader client.Client) []kindWebhooks {
+func webhooks(reader client.Reader) []kindWebhooks {
 	return []kindWebhooks{
 		&admission.ClusterClass{Client: reader}, &admission.Cluster{Client: reader}, &admission.Machine{}, &admission.MachineSet{},
-		&admission.MachineDeployment{}, &admission.MachinePool{}, &admission.MachineHealthCheck{},
+		&admission.MachineDeployment{}, &admission.MachinePool{}, &admission.MachineHealthCheck{}, &admission.MachineDrainRule{},
+		&admission.ClusterResourceSet{}, &admission.ClusterResourceSetBinding{}, &admission.ExtensionConfig{},
+		&admission.IPAddress{Client: reader}, &admission.IPAddressClaim{},
 	}
 }

@@ -31,9 +31,10 @@ func programDir(program string) string {
 	return filepath.Dir(program)
 }
 
-// StartEmbedded starts a control plane that ends with stop, with ctx, or with this
-// process, however that ends: it runs only while its standard input is open.
-func StartEmbedded(ctx context.Context, program string, stderr io.Writer) (config *rest.Config, stop func(), err error) {
+// startEmbedded starts a control plane that ends with stop, with ctx, or with this
+// process, however that ends: it runs only while its standard input is open. The config is
+// read from kubeconfig, a file.
+func startEmbedded(ctx context.Context, program string, stderr io.Writer) (kubeconfig string, config *rest.Config, stop func(), err error) {
 	command := exec.Command(program, "up", "--until-eof") //nolint:noctx // closing its input ends it and lets it clean up
 	if os.Getenv(binaryEnv) == "" {
 		// The program builds the control plane from its own module, not from
@@ -42,17 +43,17 @@ func StartEmbedded(ctx context.Context, program string, stderr io.Writer) (confi
 	}
 	stdin, err := command.StdinPipe()
 	if err != nil {
-		return nil, nil, err
+		return "", nil, nil, err
 	}
 	stdout, err := command.StdoutPipe()
 	if err != nil {
-		return nil, nil, err
+		return "", nil, nil, err
 	}
 	var stderrText bytes.Buffer
 	command.Stderr = &stderrText
 	fmt.Fprintln(stderr, "starting a control plane")
 	if err := command.Start(); err != nil {
-		return nil, nil, fmt.Errorf("starting %s: %w", program, err)
+		return "", nil, nil, fmt.Errorf("starting %s: %w", program, err)
 	}
 	stop = func() {
 		_ = stdin.Close() // the program exits at the end of its input
@@ -67,11 +68,12 @@ func StartEmbedded(ctx context.Context, program string, stderr io.Writer) (confi
 		err = errors.New("it exited before its API server was ready")
 	}
 	if err == nil {
-		config, err = clientcmd.BuildConfigFromFlags("", strings.TrimSpace(line))
+		kubeconfig = strings.TrimSpace(line)
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	if err != nil {
 		stop()
-		return nil, nil, errors.Join(ctx.Err(), fmt.Errorf("starting a control plane with %s: %w\n%s", program, err, strings.TrimSpace(stderrText.String())))
+		return "", nil, nil, errors.Join(ctx.Err(), fmt.Errorf("starting a control plane with %s: %w\n%s", program, err, strings.TrimSpace(stderrText.String())))
 	}
-	return config, stop, nil
+	return kubeconfig, config, stop, nil
 }

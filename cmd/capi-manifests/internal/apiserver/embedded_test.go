@@ -11,7 +11,7 @@ import (
 )
 
 // The program builds the control plane from the module of its directory, for any working directory of the user.
-func TestStartEmbedded_RunsInTheDirectoryOfTheProgram(t *testing.T) {
+func TestEmbedded_RunsInTheDirectoryOfTheProgram(t *testing.T) {
 	t.Setenv(binaryEnv, "")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -25,7 +25,7 @@ func TestStartEmbedded_RunsInTheDirectoryOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, called := range []string{program, link} {
-		_, _, err = StartEmbedded(t.Context(), called, io.Discard)
+		_, _, _, err = startEmbedded(t.Context(), called, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "\n"+dir) {
 			t.Errorf("%s: error %v, want the output of the program in %s", called, err, dir)
 		}

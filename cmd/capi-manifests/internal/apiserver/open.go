@@ -42,7 +42,7 @@ func openEmbedded(ctx context.Context, program string, stderr io.Writer) (cluste
 	if program, err = FindControlPlane(ctx, program, stderr); err != nil {
 		return nil, nil, err
 	}
-	config, stop, err := StartEmbedded(ctx, program, stderr)
+	_, config, stop, err := startEmbedded(ctx, program, stderr)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -74,7 +74,48 @@ func TestFindControlPlane_FailedBuildLeavesNoProgram(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "main.go:1: mistake") {
 		t.Errorf("got %v, want the output of go", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(cache, "*", programName+"*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(cache, "*", controlPlane.name+"*")); len(left) > 0 {
 		t.Errorf("remaining files: %v", left)
+	}
+}
+
+// The directories of the other module are beside the program before it exists.
+func TestProgram_CopiesTheDirectoriesOfAModule(t *testing.T) {
+	bin, _ := outside(t)
+	module := t.TempDir()
+	for _, dir := range coreProgram.dirs {
+		if err := os.MkdirAll(filepath.Join(module, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(module, dir, "a.yaml"), []byte("kind: A\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fakeGo(t, bin, `test -f go.mod && test -f main.go || exit 1
+[ "$1" != list ] || { echo "`+module+`"; exit; }
+while [ "$1" != -o ]; do shift; done
+echo >"$2"
+`)
+	file, err := coreProgram.find(t.Context(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range coreProgram.dirs {
+		objects, err := readObjects(filepath.Join(filepath.Dir(file), "cluster-api", dir))
+		if err != nil || len(objects) != 1 {
+			t.Errorf("%s: %d objects, %v; want the file of the module", dir, len(objects), err)
+		}
+	}
+}
+
+// Without the network the go command fails, and the error says that it downloads modules.
+func TestProgram_WithoutModules(t *testing.T) {
+	bin, _ := outside(t)
+	if _, err := coreProgram.find(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "Go in the PATH") {
+		t.Errorf("got %v, want an error with all ways to get the program", err)
+	}
+	fakeGo(t, bin, "echo dial tcp: lookup proxy.golang.org: no such host >&2\nexit 1\n")
+	if _, err := coreProgram.find(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "downloads its modules") || !strings.Contains(err.Error(), "no such host") {
+		t.Errorf("got %v, want the error of go, and that it downloads modules", err)
 	}
 }
