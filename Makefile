@@ -32,7 +32,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running; REAL=1 runs them on a real node, with Machines)
+demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running; REAL=1 runs them on a node, with Machines)
 ifdef REAL
 	@go build -o bin/ ./test/realnode/cmd/journey
 	@bin/journey
@@ -77,10 +77,17 @@ test-others: # A module that fails does not stop the others. Packages in reverse
 	exit $$result
 
 # The node lives in network, mount and process namespaces. test/realnode names what is missing, and exits with 1.
+test-cluster realnode: export REALNODE_KIND ?= containers
 TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
 .PHONY: test-cluster
-test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2); SHORT=1 omits the long steps
+test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc and nftables); SHORT=1 omits the long steps
 	JOURNEY_SHORT=$(SHORT) $(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode/...
+
+.PHONY: test-processes
+test-processes: export REALNODE_KIND := processes
+test-processes: controlplane ## Run the short journey on a node whose containers are processes, as this user and in a user namespace (Linux)
+	$(TEST_CLUSTER) -p 1 -timeout 20m ./test/realnode ./test/realnode/cmd/realnode
+	unshare --user --map-root-user env JOURNEY_SHORT=1 $(TEST_CLUSTER) -timeout 20m ./test/realnode/journey
 
 VERSIONS ?= 1.30 1.34 1.37
 # The shipped manifests and the program in a cluster without OpenShift, whose own CRDs need later versions: installation, upgrade, drift,
@@ -93,7 +100,7 @@ test-versions: controlplane ## Run the tests that depend on the version of Kuber
 	done; exit $$result
 
 .PHONY: realnode
-realnode: controlplane ## Run a cluster with one real node until Ctrl-C
+realnode: controlplane ## Run a cluster with one node until Ctrl-C (REALNODE_KIND=processes: without containers)
 	@go build -o bin/ ./test/realnode/cmd/realnode
 	@bin/realnode
 

@@ -28,14 +28,20 @@ type build struct {
 	packages     []string
 }
 
-// builds are the programs of a node.
-var builds = []build{
-	{module: "node", packages: []string{"."}},
-	{module: "runtime", tags: "no_btrfs,no_devmapper,no_zfs,no_tracing", packages: []string{"tool", "./..."}},
-	{module: ".", packages: []string{"./pause"}},
+// builds are the programs of a node of each kind.
+var builds = map[Kind][]build{
+	Containers: {
+		{module: "node", packages: []string{"."}},
+		{module: "runtime", tags: "no_btrfs,no_devmapper,no_zfs,no_tracing", packages: []string{"tool", "./..."}},
+		{module: ".", packages: []string{"./pause"}},
+	},
+	Processes: {
+		{module: "node", packages: []string{"."}},
+		{module: "runtime", packages: []string{"./coredns"}},
+	},
 }
 
-// Build compiles the programs of the control plane and of the node into the folder of a run. The first time takes some
+// Build compiles the programs of the control plane and of a node of the chosen kind into the folder of a run. The first time takes some
 // minutes; progress receives a line for each step. The working directory must be in this repository.
 func Build(ctx context.Context, dir string, progress io.Writer) error {
 	binary, err := controlplane.Build(ctx, progress)
@@ -45,7 +51,8 @@ func Build(ctx context.Context, dir string, progress io.Writer) error {
 	if err := os.Symlink(binary, filepath.Join(dir, controlPlaneFile)); err != nil {
 		return err
 	}
-	for _, b := range builds {
+	kind, _ := Choose()
+	for _, b := range builds[kind] {
 		if err := b.run(ctx, filepath.Join(dir, binFolder)+"/", progress); err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ package realnode
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,7 +63,7 @@ func (n *Node) writeContainerdConfig() (string, error) {
 			return "", err
 		}
 	}
-	return filepath.Join(etc, "containerd.toml"), n.AllowPulls(true)
+	return filepath.Join(etc, "containerd.toml"), nil
 }
 
 // hosts is the folder with the mirrors of registries.
@@ -74,10 +76,21 @@ const hostConfig = `server = "https://` + PublicRegistry + `"
   ca = %[2]q
 %[3]s`
 
-// AllowPulls decides whether the node has the credentials of the registry. containerd reads them at each pull.
+// registryFile is the file in the folder of a run that has the registry, for a node with processes.
+const registryFile = "etc/registry.json"
+
+// AllowPulls decides whether the node has the credentials of the registry. They are read at each pull.
 func (n *Node) AllowPulls(allowed bool) error {
+	registry := map[string]string{"Host": n.Registry.Host(), "CA": string(n.ca.PEM())}
+	if allowed {
+		registry["Username"], registry["Password"] = Username, n.password
+	}
+	text, err := json.Marshal(registry)
+	if err != nil {
+		return err
+	}
 	certificate := n.path("etc/registry.crt")
-	if err := os.WriteFile(certificate, n.ca.PEM(), 0o600); err != nil {
+	if err := errors.Join(writeFile(n.path(registryFile), string(text)), writeFile(certificate, string(n.ca.PEM()))); err != nil {
 		return err
 	}
 	credentials := ""

@@ -2,7 +2,8 @@
 
 // Package realnode runs a node on this machine, beside the test control plane: kubelet, kube-proxy, containerd and CoreDNS. Pods
 // run as containers with their security context and limits, images are pulled from a registry with TLS and a password, and
-// Services have working addresses. It needs Linux, root, and the programs of a few Debian packages: Missing names them.
+// Services have working addresses. It needs Linux, root, and the programs of a few Debian packages. Without them, a run has the
+// same kubelet with processes instead of containers; Choose decides, or names what this machine lacks for both kinds.
 //
 //	func TestMain(m *testing.M) { realnode.Main(m, prepare) }
 //
@@ -20,6 +21,6 @@
 //
 // # Modules
 //
-// The folders node (the programs of Kubernetes) and runtime (containerd, CNI plugins, CoreDNS) are modules of their own, because
+// The folders node (the programs of Kubernetes, and a container runtime whose containers are processes) and runtime (containerd, CNI plugins, CoreDNS) are modules of their own, because
 // they need other versions of modules, or replaces. Build compiles them outside the namespaces.
 package realnode

@@ -20,7 +20,7 @@ import (
 
 // These environment variables are set in the namespaces.
 const (
-	stageEnv = "REALNODE_STAGE" // initStage or insideStage
+	stageEnv = "REALNODE_STAGE" // initStage, insideStage or probeStage
 	dirEnv   = "REALNODE_DIR"   // the folder of the run
 )
 
@@ -30,12 +30,13 @@ const PIDFile = "pid"
 const (
 	initStage   = "init"
 	insideStage = "inside"
+	probeStage  = "probe"
 )
 
 // Enter runs this program again in namespaces of its own, and exits with its result. In the namespaces it returns the
 // folder of the run, with all that prepare has written to it outside; the folder is removed at the end.
 //
-// It must be called at the start of main or TestMain, because a program can enter these namespaces only as a new process.
+// Choose decides about the kind of the node. It must be called at the start of main or TestMain, because a program can enter these namespaces only as a new process.
 func Enter(prepare func(ctx context.Context, dir string) error) (string, error) {
 	switch os.Getenv(stageEnv) {
 	case initStage:
@@ -47,6 +48,8 @@ func Enter(prepare func(ctx context.Context, dir string) error) (string, error) 
 		os.Exit(code)
 	case insideStage:
 		return os.Getenv(dirEnv), nil
+	case probeStage:
+		os.Exit(probe())
 	}
 	code, err := runOutside(prepare)
 	if err != nil {
@@ -58,7 +61,8 @@ func Enter(prepare func(ctx context.Context, dir string) error) (string, error) 
 
 // runOutside prepares the run, waits for the end of the namespaces and removes the cgroups and the folder.
 func runOutside(prepare func(context.Context, string) error) (int, error) {
-	if err := Missing(); err != nil {
+	kind, err := Choose()
+	if err != nil {
 		return 0, err
 	}
 	dir, remove, err := runFolder()
@@ -71,19 +75,18 @@ func runOutside(prepare func(context.Context, string) error) (int, error) {
 	if err := prepare(ctx, dir); err != nil {
 		return 0, err
 	}
-	defer removeCgroups()
+	if kind == Containers {
+		defer removeCgroups()
+	}
 	// The signal that ends a program when its parent ends follows the thread that started it.
 	runtime.LockOSThread()
 	command := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 30 * time.Second
 	command.Args[0] = os.Args[0]
-	command.Env = append(os.Environ(), stageEnv+"="+initStage, dirEnv+"="+dir)
+	command.Env = append(os.Environ(), stageEnv+"="+initStage, dirEnv+"="+dir, KindEnv+"="+string(kind))
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
+	command.SysProcAttr = namespaces()
 	if err := command.Start(); err != nil {
 		return 0, fmt.Errorf("making namespaces: %w", err)
 	}
@@ -94,6 +97,20 @@ func runOutside(prepare func(context.Context, string) error) (int, error) {
 		return 0, err
 	}
 	return command.ProcessState.ExitCode(), nil
+}
+
+// namespaces are the namespaces of a run. Without root, it is root in a user namespace.
+func namespaces() *syscall.SysProcAttr {
+	attributes := &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if os.Geteuid() != 0 {
+		attributes.Cloneflags |= unix.CLONE_NEWUSER
+		attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return attributes
 }
 
 // runFolder creates the folder of a run, and removes the folders of killed runs. A run holds the lock of its folder.
@@ -138,13 +155,20 @@ func lockFolder(folder string) (*os.File, error) {
 func runInit() (int, error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM) // the program inside decides when to end
-	if err := makeCgroup(filepath.Base(os.Getenv(dirEnv))); err != nil {
+	kind, err := Choose()
+	if err != nil {
 		return 0, err
 	}
-	if err := isolateMounts(); err != nil {
+	dir := os.Getenv(dirEnv)
+	if kind == Containers {
+		if err := makeCgroup(filepath.Base(dir)); err != nil {
+			return 0, err
+		}
+	}
+	if err := isolateMounts(kind); err != nil {
 		return 0, err
 	}
-	if err := makeNetwork(); err != nil {
+	if err := makeNetwork(kind, dir); err != nil {
 		return 0, err
 	}
 	if err := os.Setenv(stageEnv, insideStage); err != nil {
@@ -183,7 +207,7 @@ func runInit() (int, error) {
 var hidden = []string{"/run", "/var/lib", "/var/log"}
 
 // isolateMounts keeps all mounts of the run in its namespace; they propagate to the namespaces of pods.
-func isolateMounts() error {
+func isolateMounts(kind Kind) error {
 	type mount struct {
 		source, target, kind string
 		flags                uintptr
@@ -203,7 +227,11 @@ func isolateMounts() error {
 		mount{resolver, "/etc/resolv.conf", "", unix.MS_BIND}, // programs outside of pods also ask CoreDNS: it answers at once
 		mount{"", "/", "", unix.MS_REC | unix.MS_SHARED})
 	for _, m := range mounts {
-		if err := unix.Mount(m.source, m.target, m.kind, m.flags, ""); err != nil {
+		err := unix.Mount(m.source, m.target, m.kind, m.flags, "")
+		if kind == Processes && m.kind == "proc" && errors.Is(err, unix.EPERM) {
+			continue // parts of /proc are hidden, as in a container: the mounted one has our processes, too
+		}
+		if err != nil {
 			return fmt.Errorf("mounting %s: %w", m.target, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
+	"path/filepath"
 )
 
 // Address is the IP address of the node.
@@ -16,18 +16,18 @@ const Address = "10.88.0.1"
 // podNetwork is the network of the pods; the bridge has its first address.
 const podNetwork = "10.244.0.0/24"
 
+// serviceNetwork is the network of the Services, as the control plane has it.
+const serviceNetwork = "10.96.0.1/24"
+
 // makeNetwork gives the network namespace an address and a default route, as programs expect, without an uplink.
-func makeNetwork() error {
-	for _, arguments := range []string{
-		"link set lo up",
-		"link add uplink type bridge", // dummy devices are not available on every machine
-		"address add " + Address + "/24 dev uplink",
-		"link set uplink up",
-		"route add default dev uplink src " + Address,
-	} {
-		if err := ip(strings.Fields(arguments)...); err != nil {
-			return err
-		}
+func makeNetwork(kind Kind, dir string) error {
+	program := exec.Command(filepath.Join(dir, binFolder, "node"), Address+"/24")
+	program.Args[0] = "network"
+	if output, err := program.CombinedOutput(); err != nil {
+		return fmt.Errorf("making the network: %w: %s", err, output)
+	}
+	if kind == Processes {
+		return nil
 	}
 	for name, value := range map[string]string{
 		"net/ipv4/ip_forward":                "1",
@@ -36,17 +36,6 @@ func makeNetwork() error {
 		if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
 			return fmt.Errorf("setting the kernel parameter %s: %w", name, err)
 		}
-	}
-	return nil
-}
-
-func ip(arguments ...string) error {
-	program, err := lookPath("ip")
-	if err != nil {
-		return err
-	}
-	if output, err := exec.Command(program, arguments...).CombinedOutput(); err != nil {
-		return fmt.Errorf("running ip %s: %w: %s", strings.Join(arguments, " "), err, output)
 	}
 	return nil
 }

@@ -43,10 +43,12 @@ type Node struct {
 	Cluster *controlplane.Cluster
 	// Registry serves TLS and requires Credentials.
 	Registry *registry.Registry
-	// Containerd, Kubelet, Proxy and DNS are the programs of the node. They can be stopped and started.
+	// Containerd, Kubelet, Proxy and DNS are the programs of the node. They can be stopped and started. Containerd is nil on a
+	// node with processes; there, the containers end with Kubelet.
 	Containerd, Kubelet, Proxy, DNS *Program
 
 	dir      string // of the run
+	kind     Kind
 	ca       *registry.CA
 	password string
 	pause    string // reference of the image of pods' namespaces
@@ -56,8 +58,16 @@ type Node struct {
 // Start starts a node in the namespaces of this process, from the folder of the run with the programs of Build, and
 // returns when it is Ready. The caller must call Stop.
 func Start(ctx context.Context, dir string) (*Node, error) {
-	n := &Node{dir: dir, password: rand.Text()}
-	for _, step := range []func(context.Context) error{n.startRegistry, n.startControlPlane, n.startContainerd, n.startKubelet, n.startServices} {
+	kind, err := Choose()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{dir: dir, kind: kind, password: rand.Text()}
+	steps := []func(context.Context) error{n.startRegistry, n.startControlPlane, n.startContainerd, n.startKubelet, n.startServices}
+	if kind == Processes {
+		steps = []func(context.Context) error{n.startRegistry, n.startControlPlane, n.startProcessKubelet, n.startServices}
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.Stop())
 		}
@@ -91,6 +101,9 @@ func (n *Node) CA() []byte { return n.ca.PEM() }
 // Credentials returns the user and the password of the registry.
 func (n *Node) Credentials() (username, password string) { return Username, n.password }
 
+// Kind returns the kind of the node.
+func (n *Node) Kind() Kind { return n.kind }
+
 func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }
 
 func (n *Node) startRegistry(context.Context) error {
@@ -100,6 +113,9 @@ func (n *Node) startRegistry(context.Context) error {
 	}
 	n.Registry, err = registry.Start(registry.Options{Address: Address + ":5000", CA: n.ca, Username: Username, Password: n.password})
 	if err != nil {
+		return err
+	}
+	if err := n.AllowPulls(true); err != nil || n.kind == Processes {
 		return err
 	}
 	image, err := ProgramImage(filepath.Join(n.path(binFolder), "pause"), "/pause")
@@ -153,6 +169,17 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	return n.Kubelet.Start(ctx)
 }
 
+// startProcessKubelet starts kubelet with a runtime whose containers are processes.
+func (n *Node) startProcessKubelet(ctx context.Context) error {
+	arguments, err := n.kubeletArguments()
+	if err != nil {
+		return fmt.Errorf("configuring kubelet: %w", err)
+	}
+	arguments = append(arguments, "--runtime-dir="+n.path(processFolder), "--registry="+n.path(registryFile), "--pod-network="+podNetwork)
+	n.Kubelet = n.program("process-kubelet", "node", n.nodeReady, arguments...)
+	return n.Kubelet.Start(ctx)
+}
+
 // startServices starts the programs that give Services their addresses and names.
 func (n *Node) startServices(ctx context.Context) error {
 	proxy, err := n.proxyArguments()
@@ -164,6 +191,10 @@ func (n *Node) startServices(ctx context.Context) error {
 		return fmt.Errorf("configuring CoreDNS: %w", err)
 	}
 	n.Proxy = n.program("kube-proxy", "node", responds("http://"+Address+":10256/healthz"), proxy...)
+	if n.kind == Processes {
+		n.Proxy = n.program("process-proxy", "node", listens("tcp", Address+":10256"),
+			"--kubeconfig="+n.Cluster.UserKubeconfig(proxyUser), "--service-network="+serviceNetwork, "--healthz-bind-address="+Address+":10256")
+	}
 	n.DNS = n.program("coredns", "coredns", responds("http://"+Address+":8181/ready"), dns...)
 	return errors.Join(n.Proxy.Start(ctx), n.DNS.Start(ctx))
 }

@@ -23,9 +23,20 @@ type Process struct {
 	MemoryLimit, MemoryPeak int64
 }
 
-// Process returns the process of a container, whose ID is as in a pod's status.
+// processFolder is the folder in the folder of a run with the images and the containers of a node with processes.
+const processFolder = "process"
+
+// Process returns the process of a container, whose ID is as in a pod's status. On a node with processes, only PID is set.
 func (n *Node) Process(container string) (Process, error) {
 	_, id, _ := strings.Cut(container, "://")
+	if n.kind == Processes {
+		text, err := os.ReadFile(filepath.Join(n.path(processFolder), "containers", id+".pid"))
+		if err != nil {
+			return Process{}, err
+		}
+		pid, err := strconv.Atoi(string(text))
+		return Process{PID: pid}, err
+	}
 	cgroup, err := n.findCgroup(id)
 	if err != nil {
 		return Process{}, err

@@ -12,13 +12,13 @@ import (
 )
 
 // packages are the programs that Go cannot build, and their Debian packages.
-var packages = map[string]string{"runc": "runc", "nft": "nftables", "ip": "iproute2"}
+var packages = map[string]string{"runc": "runc", "nft": "nftables"}
 
-// Missing names the privileges and the programs that this machine lacks to run a node; nil means none.
-func Missing() error {
+// missingContainers names the privileges and the programs that this machine lacks to run a node with containers; nil means none.
+func missingContainers() error {
 	var missing []error
-	if os.Geteuid() != 0 {
-		missing = append(missing, errors.New("not root: a node makes namespaces, mounts and cgroups"))
+	if os.Geteuid() != 0 || inUserNamespace() {
+		missing = append(missing, errors.New("not root of the machine: a node makes namespaces, mounts and cgroups"))
 	}
 	var install []string
 	for program, debian := range packages {
@@ -33,6 +33,12 @@ func Missing() error {
 		missing = append(missing, fmt.Errorf("no cgroup hierarchy is mounted below %s", cgroupRoot))
 	}
 	return errors.Join(missing...)
+}
+
+// inUserNamespace reports whether this process has users of a part of the machine.
+func inUserNamespace() bool {
+	users, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(users)), " ") != "0 0 4294967295"
 }
 
 // lookPath finds a program, also in the folders for administrators.

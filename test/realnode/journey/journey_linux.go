@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,8 @@ type Step struct {
 	Run         func(context.Context) error
 	// Long is set for a step that the others do not need and that takes minutes. The demonstration and the sample of CI omit it.
 	Long bool
+
+	containers bool // set for a step that a node with processes cannot run
 }
 
 // Start starts the node of a journey, in the namespaces of this process and the folder of Prepare. The caller must call
@@ -74,15 +77,16 @@ func (j *Journey) Node() *realnode.Node { return j.node }
 // Stop stops the node.
 func (j *Journey) Stop() error { return j.node.Stop() }
 
-// Steps returns the steps in order.
+// Steps returns the steps that the node can run, in order.
 func (j *Journey) Steps() []Step {
-	return []Step{
+	steps := []Step{
 		{Title: "Packing the providers into images and pushing them", Name: "Release", Run: j.firstRelease},
 		{Title: "Installing the operator with kubectl apply -k", Name: "Operator", Run: j.installOperator},
 		{Title: "Creating a Cluster with a topology of 3 + 5 Machines", Name: "Cluster", Run: j.createCluster},
 		{Title: "Upgrading all providers under it, with a client that calls webhooks ten times a second", Name: "Upgrade", Run: j.upgrade},
-		{Title: "Killing the operator, and restarting the node", Name: "Restarts", Run: j.restarts},
-		{Title: "Stopping kubelet in the middle of a rollout", Name: "KubeletStopped", Run: j.kubeletStopped, Long: true},
+		{Title: "Killing the operator while a user scales a manager to zero", Name: "OperatorKilled", Run: j.operatorKilled},
+		{Title: "Killing containerd, kubelet and kube-proxy", Name: "NodeRestarted", Run: j.nodeRestarted, containers: true},
+		{Title: "Stopping kubelet in the middle of a rollout", Name: "KubeletStopped", Run: j.kubeletStopped, Long: true, containers: true},
 		{Title: "A release whose image the node cannot pull", Name: "PullFails", Run: j.pullFails},
 		{Title: "A release whose core image is in no such repository", Name: "NoRepository", Run: j.noRepository, Long: true},
 		{Title: "A release whose core pod fits on no node", Name: "Unschedulable", Run: j.unschedulable, Long: true},
@@ -91,8 +95,10 @@ func (j *Journey) Steps() []Step {
 		{Title: "A user scales a manager to zero", Name: "Drift", Run: j.drift},
 		{Title: "A backup with clusterctl move", Name: "Backup", Run: j.backup},
 		{Title: "Uninstalling while the Machines exist, and installing again", Name: "Reinstallation", Run: j.reinstall},
-		{Title: "Deleting the Cluster, and installing sixteen providers", Name: "Sixteen", Run: j.sixteen, Long: true},
+		{Title: "Asking capi-manifests status", Name: "Status", Run: j.status},
+		{Title: "Deleting the Cluster, and installing sixteen providers", Name: "Sixteen", Run: j.sixteen, Long: true, containers: true},
 	}
+	return slices.DeleteFunc(steps, func(s Step) bool { return s.containers && j.node.Kind() != realnode.Containers })
 }
 
 func (j *Journey) path(name string) string { return filepath.Join(j.dir, name) }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// restarts kills the operator, and then all programs of the node.
-func (j *Journey) restarts(ctx context.Context) error {
+// operatorKilled kills the operator, and has it revert a change.
+func (j *Journey) operatorKilled(ctx context.Context) error {
 	pod, err := j.operatorPod(ctx)
 	if err != nil {
 		return err
@@ -35,6 +35,11 @@ func (j *Journey) restarts(ctx context.Context) error {
 	if took > restartTime {
 		return fmt.Errorf("the restarted operator needed %s, want at most %s: it leads at once, and does not wait for the lease of its ended process", took, restartTime)
 	}
+	return j.nothingLost(ctx)
+}
+
+// nodeRestarted kills all programs of the node; the containers survive.
+func (j *Journey) nodeRestarted(ctx context.Context) error {
 	if err := errors.Join(j.node.Kubelet.Kill(), j.node.Containerd.Kill(), j.node.Proxy.Kill()); err != nil {
 		return err
 	}

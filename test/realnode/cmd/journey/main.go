@@ -3,8 +3,8 @@
 //go:build linux
 
 // Command journey demonstrates the life of a management cluster on a real node: the operator runs as its pod, the providers
-// are their real programs, and eight Machines survive an upgrade. It needs root; package
-// realnode names everything else that is missing. make demo REAL=1 builds and runs it in this repository.
+// are their real programs, and eight Machines survive an upgrade. Where this machine cannot run containers, they are processes;
+// package realnode names what is missing for both. make demo REAL=1 builds and runs it in this repository.
 package main
 
 import (
@@ -24,7 +24,15 @@ import (
 )
 
 func main() {
-	dir, err := realnode.Enter(func(ctx context.Context, dir string) error { return journey.Prepare(ctx, dir, os.Stderr) })
+	dir, err := realnode.Enter(func(ctx context.Context, dir string) error {
+		if kind, _ := realnode.Choose(); kind == realnode.Processes {
+			fmt.Fprintln(os.Stderr, "The node runs processes instead of containers.")
+			if missing := realnode.Why(); missing != nil {
+				fmt.Fprintf(os.Stderr, "For containers, this machine lacks:\n%v\n", missing)
+			}
+		}
+		return journey.Prepare(ctx, dir, os.Stderr)
+	})
 	if err == nil {
 		err = run(dir)
 	}
@@ -42,7 +50,11 @@ func run(dir string) error {
 	report := func(format string, arguments ...any) {
 		fmt.Printf("%6.1fs    %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
 	}
-	fmt.Printf("%6.1fs  Starting a control plane, a node and a registry\n", 0.0)
+	kind, err := realnode.Choose()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%6.1fs  Starting a control plane, a node with %s and a registry\n", 0.0, kind)
 	j, err := journey.Start(ctx, dir, report)
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-// Command realnode runs a cluster with one real node until it is interrupted, in namespaces of its own.
+// Command realnode runs a cluster with one node until it is interrupted, in namespaces of its own.
 package main
 
 import (

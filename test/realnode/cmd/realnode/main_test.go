@@ -84,7 +84,7 @@ func traces(t *testing.T) (found []string) {
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, process := range processes {
 		line, _ := os.ReadFile(process)
-		if name, _, _ := strings.Cut(string(line), "\x00"); slices.Contains([]string{"kubelet", "kube-proxy", "containerd", "coredns"}, filepath.Base(name)) {
+		if name, _, _ := strings.Cut(string(line), "\x00"); slices.Contains([]string{"kubelet", "kube-proxy", "process-kubelet", "process-proxy", "containerd", "coredns"}, filepath.Base(name)) {
 			found = append(found, "process "+name)
 		}
 	}
