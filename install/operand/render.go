@@ -49,7 +49,7 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 	var names []string
 	for i, bundle := range inputs.Bundles {
 		settings := inputs.Settings.For(bundle.Metadata.ProviderName)
-		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, bundle.Metadata.ClusterProfile == extractor.OpenShift)
+		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, isForOpenShift(bundle))
 		objects, errs := read(bundle, variables, pack)
 		set.Operands[i] = operandOf(bundle, objects)
 		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables))
@@ -80,10 +80,15 @@ func withoutSecrets(secrets setting.Secrets, pack func(*unstructured.Unstructure
 	}
 }
 
-// setBy returns the objects of a bundle with the name of the variable in place of each value that the settings give, so that the fields of
-// each variable are known; nil if there is no such variable.
+// isForOpenShift reports whether the manifests of a bundle are made for OpenShift.
+func isForOpenShift(bundle extractor.Bundle) bool {
+	return bundle.Metadata.ClusterProfile == extractor.OpenShift
+}
+
+// setBy returns the objects of a bundle with the name of the variable in place of each value that the settings or OpenShift give, so that the
+// fields of each variable are known; nil if there is no such variable.
 func setBy(bundle extractor.Bundle, settings setting.Component, values map[string]string) []*unstructured.Unstructured {
-	marked := settings.Marked(values)
+	marked := settings.Marked(values, isForOpenShift(bundle))
 	if marked == nil {
 		return nil
 	}

@@ -10,31 +10,49 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // Marks of the value of a variable, from Unicode's private use area. They are valid in YAML without quotes.
 const markStart, markEnd = "\ue000", "\ue001"
 
-// Marked returns the values of variables with the marked name of the variable in place of each value in the settings; nil if there is none.
-func (c Component) Marked(values map[string]string) map[string]string {
-	if c.Own == nil || len(c.Own.Variables) == 0 {
+// Marked returns the values of variables with the marked name of the variable in place of each value that another setting must not replace: the
+// values in the settings, and with openShift the values of the cluster's configuration. It returns nil if there is none.
+func (c Component) Marked(values map[string]string, openShift bool) map[string]string {
+	if c.Own == nil || len(c.Own.Variables) == 0 && !openShift {
 		return nil
 	}
 	marked := maps.Clone(values)
+	mark := func(name string) { marked[name] = markStart + name + markEnd }
+	for name := range values {
+		if openShift && variable.IsProvided(name) {
+			mark(name)
+		}
+	}
 	for _, setting := range c.Own.Variables {
-		marked[setting.Name] = markStart + setting.Name + markEnd
+		mark(setting.Name)
 	}
 	return marked
 }
 
-// setByVariables returns the setting of each field that depends on a variable in the settings.
+// setByVariables returns the setting of each field that depends on a marked variable.
 func (c Component) setByVariables(marked []*unstructured.Unstructured) map[string]string {
+	own := map[string]bool{}
+	if c.Own != nil {
+		for _, setting := range c.Own.Variables {
+			own[setting.Name] = true
+		}
+	}
 	setBy := map[string]string{}
 	for _, obj := range marked {
 		eachText(byField(obj), "", func(path, text string) {
 			for _, rest := range strings.Split(text, markStart)[1:] {
 				if name, _, whole := strings.Cut(rest, markEnd); whole {
-					setBy[object.Describe(obj)+" "+path] = c.path.Child("variables").Key(name).String()
+					by := "the cluster's configuration (" + name + ")"
+					if own[name] {
+						by = c.path.Child("variables").Key(name).String()
+					}
+					setBy[object.Describe(obj)+" "+path] = by
 				}
 			}
 		})
@@ -59,7 +77,7 @@ func eachText(value any, path string, visit func(path, text string)) {
 }
 
 // byField returns the content of an object in a form in which two settings change the same field only if they conflict: arguments of
-// containers are a map by flag, and feature gates one by name.
+// containers are a map by flag, feature gates one by name, and so are environment variables.
 func byField(obj *unstructured.Unstructured) map[string]any {
 	if object.PodSpec(obj) == nil {
 		return obj.Object
@@ -70,9 +88,22 @@ func byField(obj *unstructured.Unstructured) map[string]any {
 			if arguments, isList := container["args"].([]any); isList {
 				container["args"] = byFlag(arguments)
 			}
+			if environment := object.MapsAt(container, "env"); environment != nil {
+				container["env"] = byName(environment)
+			}
 		}
 	}
 	return obj.Object
+}
+
+// byName returns environment variables by name.
+func byName(environment []map[string]any) map[string]any {
+	names := map[string]any{}
+	for _, variable := range environment {
+		name, _ := variable["name"].(string)
+		names[name] = variable
+	}
+	return names
 }
 
 // byFlag returns arguments by flag; those without a flag by their index.

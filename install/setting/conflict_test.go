@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
@@ -64,10 +66,61 @@ func TestApply_ConflictsByArgumentAndGate(t *testing.T) {
 			render := func(values map[string]string) string {
 				return string(variable.Substitute([]byte(templated), values, func(_ int, err error) { t.Error(err) }))
 			}
-			_, errs = own.Apply(objectsOf(t, render(values)), objectsOf(t, render(own.Marked(values))))
+			_, errs = own.Apply(objectsOf(t, render(values)), objectsOf(t, render(own.Marked(values, false))))
 			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) == 0 || !strings.Contains(errs[0].Error(), test.want)) {
 				t.Errorf("got %v, want %q", errs, test.want)
 			}
 		})
+	}
+}
+
+// In OpenShift no setting replaces a value of the cluster's configuration. A setting beside it is applied.
+func TestApply_PlatformValuesStay(t *testing.T) {
+	t.Parallel()
+	manifests := strings.Replace(templated, `"--v=${LOGLEVEL:=0}"]`, `"--v=${LOGLEVEL:=0}", "--tls-min-version=${TLS_MIN_VERSION}"]
+        env:
+        - {name: HTTPS_PROXY, value: "${HTTPS_PROXY}"}`, 1)
+	manifests = strings.Replace(manifests, "MachinePool=${EXP_MACHINE_POOL:=false}", "BootstrapFormatIgnition=${EXP_BOOTSTRAP_FORMAT_IGNITION},MachinePool=${EXP_MACHINE_POOL:=false}", 1)
+	cluster := map[string]string{"TLS_MIN_VERSION": "VersionTLS12", "HTTPS_PROXY": "http://proxy", "EXP_BOOTSTRAP_FORMAT_IGNITION": "true"}
+	environment := func(name string) []v1alpha1.Patch {
+		return []v1alpha1.Patch{{
+			Target: v1alpha1.PatchTarget{Group: "apps", Kind: "Deployment"},
+			Patch:  "spec: {template: {spec: {containers: [{name: manager, env: [{name: " + name + ", value: mine}]}]}}}",
+		}}
+	}
+	for name, test := range map[string]struct {
+		own  v1alpha1.ComponentSettings
+		want string
+	}{
+		"a gate":                  {v1alpha1.ComponentSettings{FeatureGates: []v1alpha1.FeatureGate{{Name: "BootstrapFormatIgnition"}}}, "the cluster's configuration (EXP_BOOTSTRAP_FORMAT_IGNITION) also sets"},
+		"another gate":            {v1alpha1.ComponentSettings{FeatureGates: []v1alpha1.FeatureGate{{Name: "MachinePool", Enabled: true}}}, ""},
+		"an argument":             {v1alpha1.ComponentSettings{Deployment: &v1alpha1.DeploymentSettings{Args: []string{"--tls-min-version=VersionTLS10"}}}, "the cluster's configuration (TLS_MIN_VERSION) also sets"},
+		"another argument":        {v1alpha1.ComponentSettings{Deployment: &v1alpha1.DeploymentSettings{Args: []string{"--v=4"}}}, ""},
+		"a patch of the proxy":    {v1alpha1.ComponentSettings{Patches: environment("HTTPS_PROXY")}, "the cluster's configuration (HTTPS_PROXY) also sets"},
+		"a patch beside of it":    {v1alpha1.ComponentSettings{Patches: environment("AAA")}, ""},
+		"a variable and its gate": {v1alpha1.ComponentSettings{Variables: []v1alpha1.Variable{{Name: "CLUSTER_TOPOLOGY", Value: new("true")}}, FeatureGates: []v1alpha1.FeatureGate{{Name: "ClusterTopology"}}}, "variables[CLUSTER_TOPOLOGY] also sets"},
+	} {
+		for _, openShift := range []bool{true, false} {
+			own := settingsOf(test.own)
+			values, errs := own.Values(cluster, []byte(manifests), openShift)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			render := func(values map[string]string) string {
+				return string(variable.Substitute([]byte(manifests), values, func(_ int, err error) { t.Error(err) }))
+			}
+			var marked []*unstructured.Unstructured
+			if set := own.Marked(values, openShift); set != nil {
+				marked = objectsOf(t, render(set))
+			}
+			_, errs = own.Apply(objectsOf(t, render(values)), marked)
+			want := test.want
+			if !openShift && strings.HasPrefix(want, "the cluster") {
+				want = ""
+			}
+			if want == "" && len(errs) > 0 || want != "" && (len(errs) == 0 || !strings.Contains(errs[0].Error(), want)) {
+				t.Errorf("%s, OpenShift %t: got %v, want %q", name, openShift, errs, want)
+			}
+		}
 	}
 }
