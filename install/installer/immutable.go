@@ -80,7 +80,7 @@ func (r *Applier) immutable(ctx context.Context, a attempt) sets.Set[object.Iden
 	out := sets.New[object.Identity]()
 	for _, rejection := range a.result.Rejections() {
 		for _, rejected := range rejection.Objects {
-			invalid := len(rejected.Errors) > 0 && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsInvalid(err) })
+			invalid := len(rejected.Errors) > 0 && !object.DeletesOthers(rejected.GroupKind) && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsInvalid(err) })
 			if invalid && desired[rejected.Identity] != nil && r.Preflight.Creates(ctx, desired[rejected.Identity]) {
 				out.Insert(rejected.Identity)
 			}

@@ -72,6 +72,11 @@ func deployment(labels, app string) string {
 	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: capa, namespace: providers, %s}, spec: {selector: {matchLabels: {app: %s}}}}", labels, app)
 }
 
+// machine is an instance of Cluster API.
+func machine(labels, app string) string {
+	return strings.NewReplacer("apps/v1", "infrastructure.cluster.x-k8s.io/v1beta2", "kind: Deployment", "kind: AWSMachine").Replace(deployment(labels, app))
+}
+
 // crd is a CRD with versions, each "name", "name,storage" or "name,unserved", and the properties of their schemas.
 func crd(labels, properties string, versions ...string) string {
 	var all []string
@@ -99,6 +104,7 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 		"unchanged":                           {actual: deployment(ours, "a"), desired: deployment("", "a")},
 		"changed":                             {actual: deployment(ours, "a"), desired: deployment("", "b"), dryRuns: 1},
 		"an immutable field":                  {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused kubectl delete deployment.apps capa -n providers"}, dryRuns: 1},
+		"an immutable field of a machine":     {actual: machine(ours, "a"), desired: machine("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
 		"a field that is invalid in any case": {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
 		"a denial, which may pass":            {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: apierrors.NewForbidden(schema.GroupResource{}, "capa", errors.New("denied")), dryRuns: 1},
 		"another owner":                       {actual: deployment("ownerReferences: [{apiVersion: v1, kind: Namespace, name: them, uid: u, controller: true}]", "a"), desired: deployment("", "a"), want: []string{"Collision (owned by Namespace them: Deployment providers/capa); to have it adopt all of them: kubectl annotate"}},

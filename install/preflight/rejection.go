@@ -29,14 +29,15 @@ func causesOf(err error) []metav1.StatusCause {
 
 // reject adds a finding if the API server rejects the object whenever the installer writes it. Permissions have a check of their own. If
 // the API server would create the object, it rejects only the change of an immutable field. No list of such fields is needed, which
-// would differ between versions of Kubernetes. The installer does not delete the object itself: meanwhile a provider does not run.
+// would differ between versions of Kubernetes. The message has the command that deletes the object, unless objects of others or machines would
+// be deleted with it. The installer does not delete the object itself: meanwhile a provider does not run.
 // Bindings are no finding: package replacing replaces them.
 func (j judged) reject(ctx context.Context, cluster Cluster, err error) judged {
 	if !IsInvalid(err) || replacing.Replaces(j.desired, err) {
 		return j
 	}
 	found := Finding{Reason: reason.ObjectsRefused, Message: "phase " + j.phase + ": " + object.Describe(j.desired) + ": " + err.Error()}
-	if cluster.Creates(ctx, j.desired) {
+	if !object.DeletesOthers(object.GroupKind(j.desired)) && cluster.Creates(ctx, j.desired) {
 		found.Deletes = object.IdentityOf(j.desired)
 		found.Message += "; the field is immutable: delete the object, and the installer creates it again: " + Deletion(found.Deletes)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -64,11 +63,7 @@ type Orphan struct {
 func (o Orphan) String() string { return object.Describe(o.Object) + " of version " + o.Version }
 
 // Retained reports whether the object stays: its deletion would delete objects of others, or machines.
-func (o Orphan) Retained() bool {
-	kind := o.Object.GroupVersionKind().GroupKind()
-	return kind == object.CustomResourceDefinition || kind == object.Namespace ||
-		kind.Group == "cluster.x-k8s.io" || strings.HasSuffix(kind.Group, ".cluster.x-k8s.io")
-}
+func (o Orphan) Retained() bool { return object.DeletesOthers(o.Object.GroupVersionKind().GroupKind()) }
 
 // listTimeout bounds the list of one kind. The API server lists instances only through the conversion webhook of their CRD, and the
 // webhook may not answer.

@@ -3,6 +3,8 @@
 package object
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,3 +82,9 @@ func GroupKind(o Object) schema.GroupKind {
 
 // IsCRD reports whether an object is a CustomResourceDefinition.
 func IsCRD(o Object) bool { return GroupKind(o) == CustomResourceDefinition }
+
+// DeletesOthers reports whether the deletion of an object of a kind deletes objects of others, or machines: a CRD, a namespace, and an instance
+// of Cluster API.
+func DeletesOthers(kind schema.GroupKind) bool {
+	return kind == CustomResourceDefinition || kind == Namespace || kind.Group == "cluster.x-k8s.io" || strings.HasSuffix(kind.Group, ".cluster.x-k8s.io")
+}
