@@ -30,7 +30,8 @@ import (
 // configurations and admission policies through admission, so these deletions are not intercepted themselves.
 //
 // An object that the current version has too stays: a provider that works can depend on it. The error of the blocked version then has the
-// command that deletes it. The superseded version does not write it: an administrator may have deleted it a moment ago, or changed it. A conversion webhook stays with its CRD: it intercepts no write of another object.
+// command that deletes it. The superseded version does not write it: an administrator may have deleted it a moment ago, or changed it. A
+// conversion webhook stays with its CRD: it intercepts no write of another object.
 
 // leaves reports whether a superseded version does not write objects of a kind: interceptors, and CRDs, whose storage version the next version
 // changes step by step. Otherwise both would change it in turn, and no instance would stay where the next version needs it.
