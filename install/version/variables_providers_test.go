@@ -39,7 +39,7 @@ func TestVariables_ShippedBundlesAsPredecessor(t *testing.T) {
 	if err := configv1.Install(scheme); err != nil {
 		t.Fatal(err)
 	}
-	values, err := (&Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}).variables(t.Context())
+	values, err := configuration{fake.NewClientBuilder().WithScheme(scheme).Build()}.variables(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -228,6 +228,8 @@ func (c *coreServer) admitted(document []byte) error {
 	err := c.Create(c.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	class := object.TextAt(o.Object, "spec", "topology", "classRef", "name")
 	switch {
+	case apierrors.IsInternalError(err) && !c.hasClasses: // the webhook waits a second for the ClusterClass, and its last read may have timed out
+		return err
 	case apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err):
 		c.Fatalf("%s was not judged: %v", object.Describe(o), err)
 	case apierrors.IsAlreadyExists(err):
