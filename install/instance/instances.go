@@ -53,9 +53,9 @@ func (a *Access) isGone(ctx context.Context, crd *unstructured.Unstructured) boo
 
 // conversionFailed reports whether a list failed in the conversion webhook of a CRD.
 // The API server calls the webhook only for instances that are stored in another
-// version.
+// version. Since Kubernetes 1.37 it says that a stored object cannot be read.
 func conversionFailed(err error) bool {
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
+	return apierrors.IsStoreReadError(err) || apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
 }
 
 // ListKind returns the list kind of a CRD. It prefers the storage version to other

@@ -55,6 +55,7 @@ func (l instanceLister) List(_ context.Context, into client.ObjectList, _ ...cli
 // Guarantee: a CRD is deleted only if the API server answers that it has no instance.
 func TestAccess_Of(t *testing.T) {
 	webhook := apierrors.NewInternalError(errors.New("conversion webhook for x.io/v1, Kind=Machine failed: no endpoints"))
+	unreadable := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonStoreReadError, Message: "failed to read one or more machines.x.io from the storage"}}
 	for name, test := range map[string]struct {
 		established, served bool
 		names               []string
@@ -68,6 +69,7 @@ func TestAccess_Of(t *testing.T) {
 		"not Established":               {served: true, want: "it may have instances"},
 		"no version is served":          {established: true, want: "it may have instances"},
 		"the conversion webhook failed": {established: true, served: true, answer: webhook, want: "it has instances, which cannot be converted"},
+		"a stored object is unreadable": {established: true, served: true, answer: unreadable, want: "it has instances, which cannot be converted"},
 		"an internal error":             {established: true, served: true, answer: apierrors.NewInternalError(errors.New("etcd")), failed: true},
 		"forbidden":                     {established: true, served: true, answer: apierrors.NewForbidden(schema.GroupResource{}, "", nil), failed: true},
 		"the kind is not found":         {established: true, served: true, answer: apierrors.NewNotFound(schema.GroupResource{}, ""), failed: true},

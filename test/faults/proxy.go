@@ -97,7 +97,12 @@ func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 		server = transport.NewBearerAuthRoundTripper(config.BearerToken, server)
 	}
 	return &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			if verb(r.In) == Watch {
+				r.Out.Header.Del("Accept-Encoding") // since Kubernetes 1.37, a streaming list can be compressed; faults are injected into events
+			}
+		},
 		Transport:      server,
 		FlushInterval:  -1, // forward each watch event immediately
 		ErrorLog:       log.New(io.Discard, "", 0),
