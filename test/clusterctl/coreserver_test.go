@@ -218,24 +218,27 @@ func processedDocument(document []byte) ([]byte, error) {
 }
 
 // admitted returns the error of the API server, with the webhooks of the core provider, for a document of a template, or of clusterctl if
-// there is no ClusterClass for it: the webhooks only warn then.
+// there is no ClusterClass for it: the webhooks only warn then, after a second in which their last read may time out.
 func (c *coreServer) admitted(document []byte) error {
 	c.Helper()
 	o := c.decoded(document)
 	if o.GetNamespace() == "" {
 		o.SetNamespace("default")
 	}
+	if class := object.TextAt(o.Object, "spec", "topology", "classRef", "name"); class != "" && c.hasClasses {
+		found := c.decoded([]byte("apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\n"))
+		if err := c.Get(c.Context(), client.ObjectKey{Namespace: o.GetNamespace(), Name: class}, found); err != nil {
+			return err
+		}
+	}
 	err := c.Create(c.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
-	class := object.TextAt(o.Object, "spec", "topology", "classRef", "name")
 	switch {
-	case apierrors.IsInternalError(err) && !c.hasClasses: // the webhook waits a second for the ClusterClass, and its last read may have timed out
+	case apierrors.IsInternalError(err) && !c.hasClasses: // the class does not exist yet
 		return err
 	case apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err):
 		c.Fatalf("%s was not judged: %v", object.Describe(o), err)
 	case apierrors.IsAlreadyExists(err):
 		return nil // the API server compares names after all else
-	case err == nil && class != "" && c.hasClasses:
-		return c.Get(c.Context(), client.ObjectKey{Namespace: o.GetNamespace(), Name: class}, c.decoded([]byte("apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\n")))
 	}
 	return err
 }
