@@ -9,6 +9,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
 // Module test/clusterctl compares the same upgrades with clusterctl's own code.
@@ -63,7 +64,7 @@ func TestVersions_UnsupportedContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := Release{Unchanged: []revision.Phase{{Part: revision.Part{Component: "core/cluster-api"}, Objects: []*unstructured.Unstructured{crd(coreCRD, label(test.core))}}},
+			found := Release{Unchanged: []revision.Phase{{Part: revision.Part{Component: "core/cluster-api"}, Objects: []*unstructured.Unstructured{crd(capicontract.CoreCRD, label(test.core))}}},
 				Phases: []revision.Phase{{Part: revision.Part{Component: "infrastructure/x"}, Objects: []*unstructured.Unstructured{
 					crd("xs.example.com", label(test.provider)), crd("internal.example.com", nil),
 				}}}}.versions()

@@ -17,13 +17,14 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 // pushed pushes a provider with the CRD of a contract under a tag, and returns its image.
 func pushed(t *testing.T, at *registry.Registry, of extractor.ProviderType, name, version, contract, tag string) string {
 	t.Helper()
-	crd := map[extractor.ProviderType]string{extractor.Core: coreCRD}[of]
+	crd := map[extractor.ProviderType]string{extractor.Core: capicontract.CoreCRD}[of]
 	if crd == "" {
 		crd = "things.infrastructure.cluster.x-k8s.io"
 	}

@@ -4,6 +4,7 @@ package outdated
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,84 +49,53 @@ func newerTags(tags []string, current string) (newer []string) {
 
 // rules are clusterctl's rules about an upgrade of one provider of a release.
 type rules struct {
-	// core is the contract of the core provider; empty if the release has none.
-	core string
-	// labels are those of the CRDs with contracts, by the name of the provider.
-	labels map[string][]map[string]string
+	// objects are the objects of the providers, by name.
+	objects map[string][]*unstructured.Unstructured
 }
 
 func newRules(providers []Provider) (rules, error) {
-	r := rules{labels: map[string][]map[string]string{}}
+	r := rules{objects: map[string][]*unstructured.Unstructured{}}
 	for _, p := range providers {
 		objects, err := objectsOf(p.bundle)
 		if err != nil {
 			return r, err
 		}
-		var core string
-		if r.labels[p.Name], core = contractLabels(objects); core != "" {
-			r.core = core
-		}
+		r.objects[p.Name] = objects
 	}
 	return r, nil
-}
-
-// coreCRD has the contract of the core provider.
-const coreCRD = "clusters.cluster.x-k8s.io"
-
-// contractLabels returns the labels of the CRDs with contracts, and the contract of the core provider if the objects are of it.
-func contractLabels(objects []*unstructured.Unstructured) (labels []map[string]string, core string) {
-	for _, o := range objects {
-		contract := capicontract.Of(o.GetLabels())
-		if !object.IsCRD(o) || contract == "" {
-			continue
-		}
-		labels = append(labels, o.GetLabels())
-		if o.GetName() == coreCRD {
-			core = contract
-		}
-	}
-	return labels, core
 }
 
 // judge returns an error if clusterctl rejects an upgrade of a provider to a bundle, while the other providers stay.
 func (r rules) judge(p Provider, to extractor.Bundle) error {
 	before, after := p.Version, to.Metadata.ProviderVersion
-	if isClusterAPI(to) && capicontract.SkipsMinors(before, after) {
+	if capicontract.IsClusterAPI(string(to.Metadata.ProviderType), to.Metadata.ProviderName) && capicontract.SkipsMinors(before, after) {
 		return fmt.Errorf("from %s to %s, it skips more than %d minor versions", before, after, capicontract.MaxMinors)
 	}
-	objects, err := objectsOf(to)
+	upgraded, err := objectsOf(to)
 	if err != nil {
 		return err
 	}
-	labels, core := contractLabels(objects)
-	if core == "" {
-		return r.supported(p.Name, labels)
+	with := maps.Clone(r.objects)
+	with[p.Name] = upgraded
+	core, unsupported := unsupportedOf(with)
+	if contract, found := unsupported[p.Name]; found {
+		return fmt.Errorf("%s implements contract %s, which the core provider with contract %s does not support", p.Name, contract, core)
 	}
-	var unsupported []string
-	with := rules{core: core}
-	for name, labels := range r.labels {
-		if name != p.Name && with.supported(name, labels) != nil {
-			unsupported = append(unsupported, name)
+	if !slices.ContainsFunc(upgraded, func(o *unstructured.Unstructured) bool { return o.GetName() == capicontract.CoreCRD }) || len(unsupported) == 0 {
+		return nil
+	}
+	return fmt.Errorf("its contract %s does not support the contracts of %s", core, text.Join(slices.Sorted(maps.Keys(unsupported))))
+}
+
+// unsupportedOf returns the contract of the core provider among the objects of providers, and the providers that it does not support.
+func unsupportedOf(providers map[string][]*unstructured.Unstructured) (core string, unsupported map[string]string) {
+	var all capicontract.Contracts
+	for name, objects := range providers {
+		for _, o := range objects {
+			if object.IsCRD(o) {
+				all.Add(name, o.GetName(), o.GetLabels())
+			}
 		}
 	}
-	if len(unsupported) == 0 {
-		return nil
-	}
-	slices.Sort(unsupported)
-	return fmt.Errorf("its contract %s does not support the contracts of %s", core, text.Join(unsupported))
-}
-
-// supported returns an error if the core provider supports no contract of a provider.
-func (r rules) supported(name string, labels []map[string]string) error {
-	supports := func(of map[string]string) bool { return capicontract.Supports(r.core, of) }
-	if r.core == "" || len(labels) == 0 || slices.ContainsFunc(labels, supports) {
-		return nil
-	}
-	return fmt.Errorf("%s implements contract %s, which the core provider with contract %s does not support", name, capicontract.Of(labels[0]), r.core)
-}
-
-// isClusterAPI reports whether a bundle is one of the providers that Cluster API's repository has.
-func isClusterAPI(bundle extractor.Bundle) bool {
-	kind := bundle.Metadata.ProviderType
-	return kind == extractor.Core || strings.Contains(bundle.Metadata.ProviderName, "kubeadm") && (kind == extractor.Bootstrap || kind == extractor.ControlPlane)
+	return all.Core, all.Unsupported()
 }
