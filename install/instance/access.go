@@ -7,9 +7,12 @@ package instance
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Access is the installer's access to the instances of CRDs. It is not safe for concurrent use.
@@ -32,6 +35,16 @@ type Temporary struct {
 
 // Absent reports whether the object is known not to exist.
 func (t Temporary) Absent() bool { return !t.MayExist && t.Checked }
+
+// ReadCRD reads a CRD.
+func ReadCRD(ctx context.Context, reader client.Reader, name string) (*unstructured.Unstructured, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(object.CRDVersion)
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	return crd, nil
+}
 
 // Check is Of in a pass of its own.
 func (a *Access) Check(ctx context.Context, crd *unstructured.Unstructured) (found string, err error) {

@@ -46,9 +46,8 @@ func (a *Access) Of(ctx context.Context, crd *unstructured.Unstructured) (string
 
 // isGone reports whether the API server answers that a CRD does not exist: it was deleted since it was read, and its instances with it.
 func (a *Access) isGone(ctx context.Context, crd *unstructured.Unstructured) bool {
-	again := &unstructured.Unstructured{}
-	again.SetGroupVersionKind(object.CRDVersion)
-	return apierrors.IsNotFound(a.Live.Get(ctx, client.ObjectKeyFromObject(crd), again))
+	_, err := ReadCRD(ctx, a.Live, crd.GetName())
+	return apierrors.IsNotFound(err)
 }
 
 // conversionFailed reports whether a list failed in the conversion webhook of a CRD.

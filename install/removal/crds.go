@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -58,12 +59,7 @@ func listCRDs(ctx context.Context, reader client.Reader) ([]metav1.PartialObject
 
 // read reads a CRD from the API server.
 func (c crds) read(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(object.CRDVersion)
-	if err := c.live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
-	}
-	return crd, nil
+	return instance.ReadCRD(ctx, c.live, name)
 }
 
 // unmark removes the label, the revision and the owner from a CRD.

@@ -115,7 +115,7 @@ func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured
 		return nil
 	}
 	if err == nil {
-		crd, err = m.read(ctx, manifest.GetName())
+		crd, err = instance.ReadCRD(ctx, m.Live, manifest.GetName())
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
@@ -139,16 +139,6 @@ func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured
 		return err
 	}
 	return m.setStoredVersions(ctx, crd, dropped)
-}
-
-// read reads a CRD from the API server.
-func (m *Migrator) read(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(object.CRDVersion)
-	if err := m.Live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
-	}
-	return crd, nil
 }
 
 // migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
