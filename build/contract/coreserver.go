@@ -186,7 +186,7 @@ func (r *ReleaseFiles) classesOf(cluster *Object) (classes []*Object) {
 	}
 	for _, t := range r.Templates {
 		for _, o := range t.Objects {
-			if o.Kind == (schema.GroupKind{Group: CoreGroup, Kind: "ClusterClass"}) && o.Name == name.Text() && !hasExternalPatch(o) {
+			if o.Kind == (schema.GroupKind{Group: CoreGroup, Kind: "ClusterClass"}) && o.Name == name.Text() && !HasExternalPatch(o.Value) {
 				classes = append(classes, o)
 			}
 		}
@@ -194,7 +194,8 @@ func (r *ReleaseFiles) classesOf(cluster *Object) (classes []*Object) {
 	return classes
 }
 
-func hasExternalPatch(class *Object) bool {
+// HasExternalPatch reports whether a ClusterClass has a patch of an extension, which can define more variables than the ClusterClass shows.
+func HasExternalPatch(class Value) bool {
 	for _, patch := range class.At("spec", "patches").Items() {
 		if patch.At("external").Exists() {
 			return true

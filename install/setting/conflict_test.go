@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/variable"
@@ -26,6 +27,24 @@ spec:
         image: capi
         args: ["--feature-gates=MachinePool=${EXP_MACHINE_POOL:=false},ClusterTopology=${CLUSTER_TOPOLOGY:=false}", "--v=${LOGLEVEL:=0}"]
 `
+
+// applied returns the errors of settings that are applied to manifests with the values of a cluster.
+func applied(t *testing.T, own Component, manifests string, cluster map[string]string, openShift bool) field.ErrorList {
+	t.Helper()
+	values, errs := own.Values(cluster, []byte(manifests), openShift)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	render := func(values map[string]string) []*unstructured.Unstructured {
+		return objectsOf(t, string(variable.Substitute([]byte(manifests), values, func(_ int, err error) { t.Error(err) })))
+	}
+	var marked []*unstructured.Unstructured
+	if set := own.Marked(values, openShift); set != nil {
+		marked = render(set)
+	}
+	_, errs = own.Apply(render(values), marked)
+	return errs
+}
 
 // Two settings of one argument or of one feature gate conflict, and settings of different ones do not.
 func TestApply_ConflictsByArgumentAndGate(t *testing.T) {
@@ -57,15 +76,7 @@ func TestApply_ConflictsByArgumentAndGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.own.Variables = variables
-			own := settingsOf(test.own)
-			values, errs := own.Values(nil, []byte(templated), false)
-			if len(errs) > 0 {
-				t.Fatal(errs)
-			}
-			render := func(values map[string]string) string {
-				return string(variable.Substitute([]byte(templated), values, func(_ int, err error) { t.Error(err) }))
-			}
-			_, errs = own.Apply(objectsOf(t, render(values)), objectsOf(t, render(own.Marked(values, false))))
+			errs := applied(t, settingsOf(test.own), templated, nil, false)
 			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) == 0 || !strings.Contains(errs[0].Error(), test.want)) {
 				t.Errorf("got %v, want %q", errs, test.want)
 			}
@@ -100,19 +111,7 @@ func TestApply_PlatformValuesStay(t *testing.T) {
 		"a variable and its gate": {v1alpha1.ComponentSettings{Variables: []v1alpha1.Variable{{Name: "CLUSTER_TOPOLOGY", Value: new("true")}}, FeatureGates: []v1alpha1.FeatureGate{{Name: "ClusterTopology"}}}, "variables[CLUSTER_TOPOLOGY] also sets"},
 	} {
 		for _, openShift := range []bool{true, false} {
-			own := settingsOf(test.own)
-			values, errs := own.Values(cluster, []byte(manifests), openShift)
-			if len(errs) > 0 {
-				t.Fatal(errs)
-			}
-			render := func(values map[string]string) string {
-				return string(variable.Substitute([]byte(manifests), values, func(_ int, err error) { t.Error(err) }))
-			}
-			var marked []*unstructured.Unstructured
-			if set := own.Marked(values, openShift); set != nil {
-				marked = objectsOf(t, render(set))
-			}
-			_, errs = own.Apply(objectsOf(t, render(values)), marked)
+			errs := applied(t, settingsOf(test.own), manifests, cluster, openShift)
 			want := test.want
 			if !openShift && strings.HasPrefix(want, "the cluster") {
 				want = ""

@@ -318,10 +318,8 @@ func checkTopology(topology contract.Value, class *contract.Object) (findings []
 // checkTopologyVariables checks the values of variables. An extension can define more variables than the ClusterClass shows.
 func checkTopologyVariables(values contract.Value, class *contract.Object) []contract.Finding {
 	findings, defined := repeated(values, "name"), class.At("spec", "variables")
-	for _, patch := range class.At("spec", "patches").Items() {
-		if patch.At("external").Exists() {
-			return findings
-		}
+	if contract.HasExternalPatch(class.Value) {
+		return findings
 	}
 	for _, value := range values.Items() {
 		name := value.At("name")

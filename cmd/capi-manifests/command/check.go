@@ -21,7 +21,7 @@ images.
 
 The manifest of each image of --images-json, or of the installed images.json with its overrides, is read from its registry or mirrors,
 all at once and for at most 20 seconds. The requests are sent from this machine, with the credentials, mirrors,
-certificates and proxy that the installer reads in the cluster; with those of this machine, as of podman, if the namespace of the
+certificates and proxy that the installer reads in the cluster; with the settings of this machine, as of podman, if the namespace of the
 installer does not exist yet or you may not read its Secret. The network of a pod can differ, and files of the
 installer's pod are not read. --skip-registries asks none.
 

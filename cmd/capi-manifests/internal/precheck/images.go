@@ -13,17 +13,14 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-const (
-	// imagesLimit is the time for all images.
-	imagesLimit = 20 * time.Second
-	// maxManifest is the maximum size of a manifest in bytes; as in remote.Limits.
-	maxManifest = 4 << 20
-)
+// imagesLimit is the time for all images.
+const imagesLimit = 20 * time.Second
 
 // Images checks whether the manifest of each image can be read from one of its sources, all at once. It reads no layer.
 func Images(ctx context.Context, settings fetch.Settings, images imagesjson.Images) []Check {
@@ -57,7 +54,7 @@ func readManifest(ctx context.Context, client *fetch.Client, reference string) e
 	if err != nil {
 		return err
 	}
-	_, err = image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, maxManifest)
+	_, err = image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, source.MaxManifest)
 	return err
 }
 

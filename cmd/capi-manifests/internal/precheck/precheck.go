@@ -38,13 +38,13 @@ type Check struct {
 	kind kind
 }
 
-// kind is the kind of a check: the passed ones of a kind are one line of the table, unless they have details.
-type kind string
+// kind is the kind of a check, as the table names one passed check and several: the passed ones of a kind are one line, unless they have
+// details. A check without a kind has a line of its own.
+type kind struct{ one, several string }
 
-// The kinds, as the table names one check and several. Other checks have a line each.
-const (
-	objectCheck kind = "object passed a dry run|objects passed dry runs"
-	imageCheck  kind = "image can be read|images can be read"
+var (
+	objectCheck = kind{"object passed a dry run", "objects passed dry runs"}
+	imageCheck  = kind{"image can be read", "images can be read"}
 )
 
 // FailedError reports failed checks.
@@ -133,7 +133,7 @@ func Table(w *bytes.Buffer, checks []Check) {
 	for _, check := range checks {
 		alike := unknown[check.Details]
 		switch {
-		case check.kind != "" && check.Verdict == OK && check.Details == "":
+		case check.kind != kind{} && check.Verdict == OK && check.Details == "":
 			passed[check.kind]++
 			continue
 		case check.Verdict == Unknown && alike == 0: // in the line of another object
@@ -148,8 +148,7 @@ func Table(w *bytes.Buffer, checks []Check) {
 	}
 	for _, kind := range []kind{objectCheck, imageCheck} {
 		if passed[kind] > 0 {
-			one, several, _ := strings.Cut(string(kind), "|")
-			rows = append(rows, []string{string(OK), term.Plural(passed[kind], one, several), ""})
+			rows = append(rows, []string{string(OK), term.Plural(passed[kind], kind.one, kind.several), ""})
 		}
 	}
 	term.Columns(w, []string{"VERDICT", "CHECK", "DETAILS"}, rows)

@@ -10,7 +10,7 @@ import (
 func ExampleTable() {
 	var out bytes.Buffer
 	Table(&out, []Check{
-		{"version of Kubernetes", OK, "1.36.3", ""}, {"API a", OK, "", ""},
+		{"version of Kubernetes", OK, "1.36.3", kind{}}, {"API a", OK, "", kind{}},
 		{"Namespace a", OK, "", objectCheck}, {"Namespace b", OK, "", objectCheck},
 		{"Role a/r", Unknown, "namespace a not found", objectCheck}, {"Role b/r", Unknown, "namespace b not found", objectCheck},
 		{"Role a/s", Unknown, "namespace a not found", objectCheck}, {"Role a/t", Unknown, "namespace a not found", objectCheck},

@@ -31,7 +31,7 @@ type view struct {
 	end error
 }
 
-// The messages of a view are reports, problems, and those of the terminal.
+// The messages of a view are reports, problems, and messages of the terminal.
 type (
 	problem string
 	// second passes: durations are shown.

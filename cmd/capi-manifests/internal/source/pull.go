@@ -66,7 +66,7 @@ func Referrers(ctx context.Context, client *fetch.Client, ref name.Digest) ([]v1
 	if err != nil {
 		return nil, err
 	}
-	raw, err := image.Referrers(ctx, ref.DigestStr(), maxManifest)
+	raw, err := image.Referrers(ctx, ref.DigestStr(), MaxManifest)
 	if err != nil {
 		return nil, ifFound(WithAdvice(err, ref.Context()))
 	}
@@ -92,14 +92,14 @@ type registryStore struct {
 }
 
 func (s *registryStore) Manifest(d v1.Descriptor) ([]byte, error) {
-	return s.image.Manifest(s.ctx, "manifest", d, maxManifest)
+	return s.image.Manifest(s.ctx, "manifest", d, MaxManifest)
 }
 
 func (s *registryStore) Config(d v1.Descriptor) (raw []byte, err error) {
-	if d.Size > maxManifest {
-		return nil, &lazyimage.InvalidError{Err: fmt.Errorf("the config has %d bytes, more than the limit of %d", d.Size, maxManifest)}
+	if d.Size > MaxManifest {
+		return nil, &lazyimage.InvalidError{Err: fmt.Errorf("the config has %d bytes, more than the limit of %d", d.Size, MaxManifest)}
 	}
-	err = s.image.Blob(s.ctx, "config", d, maxManifest, func(body io.Reader) (err error) {
+	err = s.image.Blob(s.ctx, "config", d, MaxManifest, func(body io.Reader) (err error) {
 		raw, err = io.ReadAll(body)
 		return err
 	})

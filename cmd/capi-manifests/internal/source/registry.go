@@ -78,7 +78,7 @@ func Resolve(ctx context.Context, client *fetch.Client, reference string) (strin
 	if _, byDigest := ref.(name.Digest); byDigest {
 		return reference, nil
 	}
-	digest, err := client.Resolve(ctx, ref.(name.Tag), maxManifest)
+	digest, err := client.Resolve(ctx, ref.(name.Tag), MaxManifest)
 	if err != nil {
 		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), WithAdvice(err, ref.Context()))
 	}
@@ -98,5 +98,5 @@ func Tags(ctx context.Context, client *fetch.Client, repository name.Repository)
 	return tags, nil
 }
 
-// maxManifest is the maximum size of a manifest in bytes; as in remote.Limits.
-const maxManifest = 4 << 20
+// MaxManifest is the maximum size of a manifest in bytes; as in remote.Limits.
+const MaxManifest = 4 << 20

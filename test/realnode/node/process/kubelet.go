@@ -29,7 +29,7 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// NewKubeletCommand returns kubelet with the runtime of this package. Its flags are those of kubelet, and two of the runtime.
+// NewKubeletCommand returns kubelet with the runtime of this package. It has the flags of kubelet, and three of the runtime.
 func NewKubeletCommand() *cobra.Command {
 	flags, runtime := options.NewKubeletFlags(), RuntimeOptions{}
 	command := &cobra.Command{Use: "process-kubelet", SilenceUsage: true, RunE: func(command *cobra.Command, _ []string) error {
