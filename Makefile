@@ -10,7 +10,7 @@ export GOFLAGS := -trimpath -tags=$(TAG) -gcflags=all=-dwarf=false -ldflags=-s $
 
 MODULES := . third_party/boxcutter third_party/boxcutter/conformance test/controlplane test/clusterctl test/clusterctl/corewebhooks test/clusterctl/helm test/extension
 # Modules that only pin programs, which their tools and main packages are.
-PINS := test/realnode/node test/realnode/runtime test/realnode/providers
+PINS := test/realnode/node test/realnode/runtime test/realnode/providers test/realnode/former
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 # Folders with more test data: rendered providers, and repositories of providers. The tests
 # that need PROVIDERS are compiled only if it is set.
@@ -77,11 +77,15 @@ test-others: # A module that fails does not stop the others. Packages in reverse
 	exit $$result
 
 # The node lives in network, mount and process namespaces. test/realnode names what is missing, and exits with 1.
-test-cluster realnode: export REALNODE_KIND ?= containers
+test-cluster availability realnode: export REALNODE_KIND ?= containers
 TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
 .PHONY: test-cluster
 test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc and nftables); SHORT=1 omits the long steps
-	JOURNEY_SHORT=$(SHORT) $(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode/...
+	JOURNEY_SHORT=$(SHORT) $(TEST_CLUSTER) -p 1 -timeout 30m ./test/realnode ./test/realnode/cmd/... ./test/realnode/journey
+
+.PHONY: availability
+availability: controlplane ## Measure Cluster API's APIs while its core provider is upgraded on a real node (as for test-cluster)
+	$(TEST_CLUSTER) -v -timeout 30m ./test/realnode/coreupgrade
 
 .PHONY: test-processes
 test-processes: export REALNODE_KIND := processes

@@ -40,13 +40,18 @@ func (j *Journey) installOperator(ctx context.Context) error {
 
 // applyOperator applies deploy/kubernetes with the kustomization of docs/install.md, and the settings of the walkthrough, and waits for the release.
 func (j *Journey) applyOperator(ctx context.Context) error {
+	if err := j.writeFromWalkthrough("settings.yaml"); err != nil {
+		return err
+	}
+	return j.applyOperatorWithSettings(ctx)
+}
+
+// applyOperatorWithSettings applies the kustomization, and the settings in the file settings.yaml, and waits for the release.
+func (j *Journey) applyOperatorWithSettings(ctx context.Context) error {
 	if _, err := j.kubectl(ctx, "apply", "-k", j.path(kustomizationFolder)); err != nil {
 		return err
 	}
 	if err := j.configureRegistries(ctx); err != nil {
-		return err
-	}
-	if err := j.writeFromWalkthrough("settings.yaml"); err != nil {
 		return err
 	}
 	if _, err := j.kubectl(ctx, "wait", "clusterapi", "cluster", "--for=create", "--timeout=5m"); err != nil {
