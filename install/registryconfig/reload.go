@@ -70,13 +70,14 @@ func (r *Registries) EventHandler(policies *Policies, requests ...reconcile.Requ
 
 // use applies a configuration.
 func (r *Registries) use(ctx context.Context, now inputs) error {
+	places := r.places()
 	rules, err := r.rules(now)
 	if err != nil {
 		return err
 	}
 	cas, err := transport.ParseCAs([]byte(now.bundle), now.hosts)
 	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
-	secret, err := keychain.ParseSecret(r.pullSecret(), now.secret)
+	secret, err := keychain.ParseSecret(places.Credentials, now.secret)
 	if len(now.secret) > 0 {
 		r.logError(ctx, err, "Ignoring unreadable credentials")
 	}
@@ -90,6 +91,7 @@ func (r *Registries) use(ctx context.Context, now inputs) error {
 		Mirrors:   now.files.Merge(rules),
 		Keychain:  keychain.Chain{secret, keychain.File{Path: r.AuthFile}},
 		Transport: transport.New(transport.Options{CAs: now.certs.Merge(cas), Proxy: now.proxy}),
+		Places:    places,
 	}
 	r.current = now
 	log.FromContext(ctx).Info("Read the registry configuration", "digestMirrorSets", len(now.cluster.DigestMirrors), "contentSourcePolicies", len(now.cluster.ContentSources),
@@ -115,12 +117,18 @@ func (r *Registries) rules(now inputs) (*mirror.Rules, error) {
 	return rules, nil
 }
 
-// pullSecret names the Secret with credentials.
-func (r *Registries) pullSecret() string {
+// places names the objects with the configuration.
+func (r *Registries) places() fetch.Places {
 	if r.Namespace == "" {
-		return "Secret " + configNamespace + "/" + pullSecret
+		return fetch.Places{
+			Registries:   fmt.Sprintf("registrySources of Image %q", configName),
+			Mirrors:      "an ImageDigestMirrorSet",
+			Certificates: fmt.Sprintf("additionalTrustedCA of Image %q", configName),
+			Credentials:  "Secret " + configNamespace + "/" + pullSecret,
+		}
 	}
-	return "Secret " + r.Namespace + "/" + PullSecretName
+	config := "ConfigMap " + r.Namespace + "/" + ConfigMapName
+	return fetch.Places{Registries: confKey + " in " + config, Certificates: config, Credentials: "Secret " + r.Namespace + "/" + PullSecretName}
 }
 
 // read reads files and objects.

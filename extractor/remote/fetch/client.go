@@ -48,6 +48,8 @@ type Settings struct {
 	// Transport sends the requests; nil means the system's certificates and no
 	// proxy.
 	Transport *transport.Transport
+	// Places names where all of it is configured, for errors.
+	Places Places
 }
 
 // Client reads images from registries. The zero value is usable. It is safe for concurrent use
@@ -137,6 +139,9 @@ func (c *Client) image(ctx context.Context, reference string, find func(*mirror.
 		settings.Transport = c.transport()
 	}
 	sources, err := find(settings.Mirrors)
+	if _, blocked := errors.AsType[*mirror.BlockedError](err); blocked {
+		return nil, fmt.Errorf("%w in %s", err, settings.Places.unblocked())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -454,6 +459,6 @@ func (r *request) sourceError(err error) *Error {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		e.Status = status.Code
 	}
-	e.Advice = adviceFor(e.Err, r.credentials)
+	e.Advice = r.image.settings.Places.adviceFor(e.Err, r.credentials)
 	return e
 }

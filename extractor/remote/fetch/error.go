@@ -99,22 +99,22 @@ var (
 )
 
 // adviceFor returns the next step for an administrator.
-func adviceFor(err error, login keychain.Credentials) string {
+func (p Places) adviceFor(err error, login keychain.Credentials) string {
 	if status, ok := errors.AsType[*StatusError](err); ok {
-		return statusAdvice(status.Code, login)
+		return p.statusAdvice(status.Code, login)
 	}
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var resolve *net.DNSError
 	switch {
 	case errors.As(err, &unknown):
-		return "add the CA that signed its certificate to additionalTrustedCA of Image \"cluster\", or to certs.d"
+		return "add the CA that signed its certificate to " + p.certificates()
 	case errors.As(err, &name):
 		return "the certificate is for another name: use that name, or renew the certificate"
 	case errors.As(err, new(x509.CertificateInvalidError)):
 		return "renew the certificate, and check the clock"
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return "the registry does not use TLS; if that is intended, configure it as insecure in registries.conf or in registrySources of Image \"cluster\""
+		return "the registry does not use TLS; if that is intended, configure it as insecure in " + p.registries()
 	case errors.As(err, &resolve):
 		return "check the name and the DNS, or configure a mirror for the image"
 	case errors.As(err, new(*DigestError)):
@@ -130,11 +130,11 @@ func isNet(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, errNoResponse) || errors.Is(err, errStalled) || errors.Is(err, errSlow) || errors.Is(err, errHostStalled) || errors.Is(err, io.EOF)
 }
 
-func statusAdvice(code int, login keychain.Credentials) string {
+func (p Places) statusAdvice(code int, login keychain.Credentials) string {
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if login.Anonymous() {
-			return "there are no credentials for this repository: add them to the pull secret, or log in"
+			return "there are no credentials for this repository: add them to " + p.credentials()
 		}
 		return "check " + login.String() + ": the registry rejects them for this repository"
 	case http.StatusNotFound:

@@ -27,7 +27,7 @@ func (i *Image) Get(ctx context.Context, what string, at *url.URL, limit int64) 
 		if status, ok := errors.AsType[*StatusError](err); ok {
 			failed.Status = status.Code
 		} else {
-			failed.Advice = adviceFor(err, keychain.Credentials{})
+			failed.Advice = i.settings.Places.adviceFor(err, keychain.Credentials{})
 		}
 		return nil, failed
 	}

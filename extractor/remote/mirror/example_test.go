@@ -40,5 +40,5 @@ func ExampleRules_Sources_blocked() {
 	}
 	_, err = rules.Sources(image)
 	fmt.Println(err)
-	// Output: all sources are blocked: quay.io/example/provider; configure a mirror, or unblock a source in registries.conf, in a mirror set (mirrorSourcePolicy) or in the registrySources of Image "cluster"
+	// Output: all sources are blocked: quay.io/example/provider; configure a mirror, or unblock a source
 }

@@ -57,8 +57,7 @@ type BlockedError struct {
 
 // Error implements error.
 func (e *BlockedError) Error() string {
-	return fmt.Sprintf("all sources are blocked: %s; configure a mirror, or unblock a source in registries.conf, in a mirror set (mirrorSourcePolicy) or in the registrySources of Image \"cluster\"",
-		strings.Join(e.Blocked, ", "))
+	return fmt.Sprintf("all sources are blocked: %s; configure a mirror, or unblock a source", strings.Join(e.Blocked, ", "))
 }
 
 // Sources returns the sources of an image in order, at least one. The reference is by digest. The error is a

@@ -16,7 +16,7 @@ type AddressError struct {
 
 // Error implements error.
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("rejected a redirect or a URL of the image to the %s address %s: if it is intended, name the host in a mirror set or in registries.conf", e.Kind, e.Address)
+	return fmt.Sprintf("rejected a redirect or a URL of the image to the %s address %s: if it is intended, configure the host as a registry or a mirror", e.Kind, e.Address)
 }
 
 // addressKind is the kind of an address.

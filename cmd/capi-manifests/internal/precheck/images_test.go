@@ -54,7 +54,7 @@ func TestImages_NamesImageRegistryCauseAndStep(t *testing.T) {
 		settings fetch.Settings
 		details  []string
 	}{
-		{fetch.Settings{}, []string{"", "status 404", "connection refused: check the connection to the registry", "there are no credentials for this repository: add them to the pull secret"}},
+		{fetch.Settings{}, []string{"", "status 404", "connection refused: check the connection to the registry", "there are no credentials for this repository: add them to the auth file"}},
 		{withPassword(t, private.Host(), "wrong"), []string{"", "status 404", "refused", "Secret a/b: the registry rejects them for this repository"}},
 		{withPassword(t, private.Host(), "right"), []string{"", "status 404", "refused", ""}},
 	} {
