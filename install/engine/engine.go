@@ -51,6 +51,7 @@ type Engine struct {
 	versions  *versionReader
 	mapper    meta.RESTMapper
 	watches   Watches
+	writer    *reservingWriter
 	cache     managedcache.TrackingCache
 	kept      keeper
 }
@@ -65,6 +66,8 @@ type Apply struct {
 	Adopt sets.Set[object.Identity]
 	// Paused reports whether an object is only compared; nil pauses none.
 	Paused func(object.Identity) bool
+	// Reserved are objects that are not created again after a deletion.
+	Reserved sets.Set[object.Identity]
 	// Prepare is called before a phase is applied, unless the phase has not changed; nil does nothing. After an error, the phase is not applied.
 	Prepare func(context.Context, revision.Phase) error
 	// Older returns the objects of an older owner by its revision number; nil if they are unknown.
@@ -129,6 +132,7 @@ func (e *Engine) Forget(ctx context.Context, rev Revision) error {
 // A stale cache causes conflicts, in the original boxcutter also between its two writes of a new object. Further attempts
 // resolve them when the cache has followed.
 func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Result, err error) {
+	e.writer.reserved = how.Reserved
 	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
 		result, err = e.apply(ctx, rev, how)
 		return err
@@ -154,7 +158,7 @@ func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...
 	var out Result
 	var failed []error
 	for _, phase := range rev.Phases {
-		result, err := e.applyPhase(ctx, rev, phase, how, append(reconcileOptions(phase, how), common...))
+		result, err := e.applyPhase(ctx, rev, phase, how, append(reconcileOptions(phase, e.pausing(ctx, phase, how)), common...))
 		out.Phases = append(out.Phases, result...)
 		failed = append(failed, err)
 		if apierrors.IsTooManyRequests(err) || how.Ordered && (err != nil || !(Result{Phases: result}).Complete()) {

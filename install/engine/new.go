@@ -97,15 +97,15 @@ func Assemble(of Parts) (*Engine, error) {
 		return nil, errors.New("creating the revision engine: discovery, writer and readers must be set")
 	}
 	live := Reader{Reader: of.Live, Live: of.Live}
-	versions := &versionReader{Reader: of.Reader}
+	versions, writer := &versionReader{Reader: of.Reader}, &reservingWriter{Writer: of.Writer}
 	objects := machinery.NewObjectEngine(
-		of.Scheme, versions, of.Writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
+		of.Scheme, versions, writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches,
+		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, writer: writer,
 		kept:      keeper{versions: of.Versions, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil

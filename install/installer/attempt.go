@@ -259,13 +259,12 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	if a.scope == rollout {
 		how.Prepare = r.dropVersions
 	}
-	var reserved sets.Set[object.Identity]
 	if a.scope == maintenance {
-		reserved = r.reserved(ctx, s, a.plan)
+		how.Reserved = r.Preflight.reserved(s, a.plan.version)
 	}
 	known := r.contests[a.plan.name]
 	how.Paused = func(o object.Identity) bool {
-		return known.paused(o, now) || reserved.Has(o) || a.scope == controlledOnly && leaves(o.GroupKind)
+		return known.paused(o, now) || a.scope == controlledOnly && leaves(o.GroupKind)
 	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,24 +53,12 @@ func deletedBy(findings []preflight.Finding) sets.Set[object.Identity] {
 	return out
 }
 
-// reserved returns the objects of the current version that it must not create again, because the administrator has deleted them for the
-// desired version.
-func (r *Applier) reserved(ctx context.Context, s state, p plan) sets.Set[object.Identity] {
-	out := sets.New[object.Identity]()
-	if s.Cluster.Status.DesiredVersion == p.name {
-		return out
+// reserved returns the objects that the administrator deletes for the desired version, unless it is this version.
+func (p *Preflight) reserved(s state, v version) sets.Set[object.Identity] {
+	if desired := s.Cluster.Status.DesiredVersion; desired != v.name {
+		return p.deletions.of(desired)
 	}
-	installed := revision.ByIdentity(p.phases)
-	for id := range r.Preflight.deletions.of(s.Cluster.Status.DesiredVersion) {
-		if installed[id] == nil {
-			continue
-		}
-		actual := installed[id].DeepCopy()
-		if err := r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(actual), actual); apierrors.IsNotFound(err) || err == nil && actual.GetDeletionTimestamp() != nil {
-			out.Insert(id)
-		}
-	}
-	return out
+	return nil
 }
 
 // immutable returns the objects of an attempt that the API server rejects only because they exist with another immutable field.
