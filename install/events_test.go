@@ -56,7 +56,7 @@ func TestEvents_LifecycleOfAVersion(t *testing.T) {
 	h.reportsEvent("Available", "True")
 
 	h.edit("settings")
-	h.reportsEvent("DriftCorrected", "ConfigMap openshift-cluster-api/settings (modified)")
+	h.reportsEvent("DriftCorrected", "ConfigMap openshift-cluster-api/settings (fields .data.value, changed by field manager ")
 
 	h.stop()
 	h.release(core(configMap("settings", "3")), aws())

@@ -137,13 +137,20 @@ func (a *Adopter) Finish(ctx context.Context, rev engine.Revision, result engine
 
 // released returns a merge patch of the metadata that removes the traces of the former owner from an adopted object.
 func released(o engine.Object, manifest *unstructured.Unstructured) map[string]any {
-	annotations := map[string]any{v1alpha1.AdoptAnnotation: nil}
-	for _, name := range o.Instructions {
-		if manifest == nil || manifest.GetAnnotations()[name] == "" {
-			annotations[name] = nil
+	annotations, labels := map[string]any{v1alpha1.AdoptAnnotation: nil}, map[string]any{}
+	for _, instruction := range o.Instructions {
+		switch {
+		case manifest != nil && instruction.On(manifest): // the manifest has it
+		case instruction.Label:
+			labels[instruction.Name] = nil
+		default:
+			annotations[instruction.Name] = nil
 		}
 	}
 	metadata := map[string]any{"annotations": annotations}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
 	if o.Referenced {
 		metadata["ownerReferences"] = nil
 	}

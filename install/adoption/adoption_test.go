@@ -86,7 +86,7 @@ func TestDecide_ObjectsOfThePredecessor(t *testing.T) {
 	adopter := &Adopter{Writer: patchWriter(func(o client.Object, patch client.Patch) error {
 		patched = append(patched, o.GetName())
 		if o.GetName() == "adopted" {
-			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null}}}`
+			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null},"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`
 			if got, err := patch.Data(o); err != nil || string(got) != want {
 				t.Errorf("patch is %s, %v; want %s", got, err, want)
 			}
@@ -216,7 +216,7 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	adopter := &Adopter{Writer: patchWriter(func(o client.Object, patch client.Patch) error {
 		patched = append(patched, o.GetName())
 		if o.GetName() == "adopted" {
-			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null}}}`
+			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null},"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`
 			if got, err := patch.Data(o); err != nil || string(got) != want {
 				t.Errorf("patch is %s, %v; want %s", got, err, want)
 			}
@@ -226,7 +226,10 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	adoptable := func(name string, action engine.Action, owner string) engine.Object {
 		out := found(action, settings(name))
 		out.Adoptable, out.Owner = name != "not annotated", engine.VersionOwner(owner)
-		out.Instructions = []string{"cert-manager.io/inject-ca-from", "argocd.argoproj.io/tracking-id"}
+		out.Instructions = []engine.Instruction{
+			{Name: "cert-manager.io/inject-ca-from"}, {Name: "argocd.argoproj.io/tracking-id"},
+			{Name: "kustomize.toolkit.fluxcd.io/name", Label: true}, {Name: "kapp.k14s.io/app", Label: true},
+		}
 		return out
 	}
 	result := engine.Result{Phases: []engine.Phase{{Objects: []engine.Object{
@@ -235,6 +238,7 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	}}}}
 	inManifest := settings("adopted")
 	inManifest.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "x"})
+	inManifest.SetLabels(map[string]string{"kapp.k14s.io/app": "x"})
 	rev := engine.Revision{Name: "4.22.0-3", Phases: []revision.Phase{{Name: "core", Part: revision.Part{Owner: "4.22.0-1"}, Objects: []*unstructured.Unstructured{inManifest}}}}
 	if err := adopter.Finish(t.Context(), rev, result); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error is %v, want that of the rejected patch", err)

@@ -78,7 +78,7 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 	out := Object{
 		Reference: referenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
 		Action: Action(result.Action()), Ready: result.IsComplete(), Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
-		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOf(actual), Referenced: len(actual.GetOwnerReferences()) > 0,
+		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOn(actual), Referenced: len(actual.GetOwnerReferences()) > 0,
 		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,
 	}
 	out.Owner = o.ownerIn(result)
@@ -124,24 +124,6 @@ func changeOf(result machinery.ObjectResult) string {
 		parts = append(parts, "changed by field manager "+text.First(3, managers))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// instructions are annotations that make another controller write fields of an object, or claim it.
-var instructions = []string{
-	"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca",
-	"service.beta.openshift.io/inject-cabundle", "service.beta.openshift.io/serving-cert-secret-name",
-	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
-}
-
-// instructionsOf returns the instructions among the annotations of an object.
-func instructionsOf(obj client.Object) (found []string) {
-	annotations := obj.GetAnnotations()
-	for _, name := range instructions {
-		if _, has := annotations[name]; has {
-			found = append(found, name)
-		}
-	}
-	return found
 }
 
 // ownerIn returns the controller of an object: in a collision the one that boxcutter names.

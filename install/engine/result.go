@@ -79,8 +79,8 @@ type Object struct {
 	Change string
 	// Replaced are the fields whose value another than the desired one replaces in each write, as admission plugins can do; nil if there are none.
 	Replaced []string
-	// Instructions are the annotations that make another controller write the object, or claim it.
-	Instructions []string
+	// Instructions make another controller write the object, or claim it.
+	Instructions []Instruction
 	// Referenced is set if the object has owner references. The garbage collector deletes it together with its owners.
 	Referenced bool
 	// Adoptable is set if the object in the cluster has the annotation adopt-existing.

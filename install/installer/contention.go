@@ -15,7 +15,8 @@ import (
 
 // Another actor that restores its own value of a field after each revert would cause a write, an event and a status
 // update each time, without end. So the installer pauses between the reverts of one object, longer after each. Meanwhile it only
-// compares the object, and the condition names the fields and the field managers.
+// compares the object, and the condition names the fields and the field managers. An actor that acts every few minutes, as GitOps controllers
+// do, causes few writes: its changes are reverted at once, and the condition names it too.
 
 // contests are the objects of a version that were reverted lately. Another version writes them without a pause.
 type contests map[object.Identity]contest
@@ -24,41 +25,75 @@ type contests map[object.Identity]contest
 type contest struct {
 	// reverts are those in a row, each within the memory of the previous one.
 	reverts int
+	// quick are the last ones in the row, each within a minute after the pause of the previous one.
+	quick int
 	// last is the time of the last revert.
 	last time.Time
-	// change describes the object, the fields, the field managers, and the annotations that address other controllers.
+	// slowest is the longest time in the row until the actor had to be reverted again, without the pauses.
+	slowest time.Duration
+	// change describes the object, the fields, the field managers, and what addresses other controllers.
 	change string
-	// instructions are the annotations of the object that address other controllers.
-	instructions []string
+	// instructions are those of the object to other controllers.
+	instructions []engine.Instruction
 }
 
-// released reports whether an annotation is gone that made another controller write the object: an administrator has ended the contest.
+// contestedAfter is the number of reverts in a row after that the condition names the object.
+const contestedAfter = 3
+
+// firstMemory is how long a revert counts before the object is contested: the usual interval of GitOps controllers is ten minutes.
+const firstMemory = 15 * time.Minute
+
+// released reports whether an instruction is gone that made another controller write the object: an administrator has ended the contest.
 func (c contest) released(o engine.Object) bool {
-	return slices.ContainsFunc(c.instructions, func(name string) bool { return !slices.Contains(o.Instructions, name) })
+	return slices.ContainsFunc(c.instructions, func(known engine.Instruction) bool { return !slices.Contains(o.Instructions, known) })
 }
 
-// pause returns the time until the next revert. Three reverts in a row are immediate.
+// pause returns the time until the next revert. Three quick reverts in a row are immediate.
 func (c contest) pause() time.Duration {
 	switch {
-	case c.reverts < 3:
+	case c.quick < contestedAfter:
 		return 0
-	case c.reverts == 3:
+	case c.quick == contestedAfter:
 		return 2 * time.Minute
 	default:
 		return 10 * time.Minute
 	}
 }
 
+// contested reports whether the condition names the object.
+func (c contest) contested() bool { return c.reverts >= contestedAfter }
+
 // memory is how long after the last revert another one still counts as the next in a row.
-func (c contest) memory() time.Duration { return c.pause() + time.Minute }
+func (c contest) memory() time.Duration {
+	switch {
+	case c.reverts == 0:
+		return time.Minute
+	case c.contested():
+		return c.pause() + c.slowest + time.Minute
+	default:
+		return firstMemory
+	}
+}
+
+// reverted returns the contest after another revert.
+func (c contest) reverted(now time.Time) contest {
+	if c.reverts > 0 {
+		idle := now.Sub(c.last.Add(c.pause()))
+		if c.slowest = max(c.slowest, idle); idle > time.Minute {
+			c.quick = 0
+		}
+	}
+	c.reverts, c.quick, c.last = c.reverts+1, c.quick+1, now
+	return c
+}
 
 // paused reports whether the installer must not revert an object at a time.
 func (c contests) paused(o object.Identity, now time.Time) bool {
 	return now.Before(c[o].last.Add(c[o].pause()))
 }
 
-// contested reports whether the reverts of an object are paused: the condition names the object.
-func (c contests) contested(o object.Identity) bool { return c[o].pause() > 0 }
+// contested reports whether the condition names an object.
+func (c contests) contested(o object.Identity) bool { return c[o].contested() }
 
 // reverts reports whether an action reverts a change of another actor. Only the current version was complete before; others also
 // create and update objects, but need not take a field back.
@@ -74,34 +109,35 @@ func (c contests) after(result engine.Result, of scope, now time.Time) contests 
 	out := contests{}
 	maps.Copy(out, c)
 	for o := range result.Objects() {
-		if !of.reverts(o.Action) {
-			continue
-		}
 		known, found := out[o.Identity]
-		if o.Paused && !found {
-			continue
-		}
-		if o.Paused && known.released(o) {
-			out[o.Identity] = contest{last: now}
-			continue
-		}
-		if now.After(known.last.Add(known.memory())) {
+		if found && (known.released(o) || now.After(known.last.Add(known.memory()))) {
+			delete(out, o.Identity)
 			known = contest{}
 		}
-		if known.change, known.instructions = changeOf(o), o.Instructions; !o.Paused {
-			known.reverts, known.last = known.reverts+1, now
+		switch {
+		case !of.reverts(o.Action), o.Paused && !found:
+			continue
+		case o.Paused && known.reverts == 0: // released: the next reconcile reverts it
+			known.last = now
+		case !o.Paused:
+			known = known.reverted(now)
 		}
+		known.change, known.instructions = changeOf(o), o.Instructions
 		out[o.Identity] = known
 	}
 	maps.DeleteFunc(out, func(_ object.Identity, known contest) bool { return now.After(known.last.Add(known.memory())) })
 	return out
 }
 
-// changeOf describes an object that another actor has changed, with the annotations that can make it do so.
+// changeOf describes an object that another actor has changed, with the annotations and labels that can make it do so.
 func changeOf(o engine.Object) string {
 	change := cmp.Or(o.Change, externalChange(o.Action))
-	if len(o.Instructions) > 0 {
-		change += ", annotated " + text.First(3, o.Instructions)
+	var instructions []string
+	for _, instruction := range o.Instructions {
+		instructions = append(instructions, instruction.String())
+	}
+	if instructions != nil {
+		change += ", " + text.First(3, instructions)
 	}
 	return o.String() + " (" + change + ")"
 }
@@ -116,15 +152,15 @@ func (r *Applier) contend(s state, a attempt, now time.Time) contests {
 	return r.contests[a.plan.name]
 }
 
-// message describes the objects whose reverts are paused, and next is the time until the first pause or memory ends, or until a released
-// object is reverted; empty and 0 without such objects.
+// message describes the contested objects, and next is the time until the first pause or memory ends, or until a released object is reverted;
+// empty and 0 without such objects.
 func (c contests) message(now time.Time) (message string, next time.Duration) {
 	var changes []string
 	for _, known := range c {
-		if known.reverts == 0 { // released: the next reconcile reverts it
+		if known.reverts == 0 { // released
 			next = time.Second
 		}
-		if known.pause() == 0 {
+		if !known.contested() {
 			continue
 		}
 		changes = append(changes, known.change)

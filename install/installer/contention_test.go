@@ -3,6 +3,8 @@
 package installer
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,11 +55,11 @@ func TestContests_NameAnnotations(t *testing.T) {
 	var c contests
 	result, now := reconciled(engine.Recovered, false), time.Now()
 	result.Phases[0].Objects[0].Change = `fields .spec.caBundle, changed by field manager "cert-manager-cainjector"`
-	result.Phases[0].Objects[0].Instructions = []string{"cert-manager.io/inject-ca-from"}
+	result.Phases[0].Objects[0].Instructions = []engine.Instruction{{Name: "cert-manager.io/inject-ca-from"}, {Name: "kapp.k14s.io/app", Label: true}}
 	for range 3 {
 		c = c.after(result, maintenance, now)
 	}
-	const want = `ConfigMap a (fields .spec.caBundle, changed by field manager "cert-manager-cainjector", annotated cert-manager.io/inject-ca-from)`
+	const want = `ConfigMap a (fields .spec.caBundle, changed by field manager "cert-manager-cainjector", annotated cert-manager.io/inject-ca-from, labelled kapp.k14s.io/app)`
 	if message, _ := c.message(now); !strings.HasSuffix(message, want) {
 		t.Errorf("message %q, want %q at its end", message, want)
 	}
@@ -68,7 +70,7 @@ func TestContests_EndWithAnnotation(t *testing.T) {
 	var c contests
 	now := time.Now()
 	annotated := reconciled(engine.Recovered, false)
-	annotated.Phases[0].Objects[0].Instructions = []string{"cert-manager.io/inject-ca-from"}
+	annotated.Phases[0].Objects[0].Instructions = []engine.Instruction{{Name: "cert-manager.io/inject-ca-from"}}
 	for range 4 {
 		c = c.after(annotated, maintenance, now)
 	}
@@ -85,6 +87,46 @@ func TestContests_EndWithAnnotation(t *testing.T) {
 	}
 }
 
+// Without a pause, the condition ends at once with the annotation.
+func TestContests_SlowActorEndsWithAnnotation(t *testing.T) {
+	var c contests
+	now := time.Now()
+	annotated := reconciled(engine.Recovered, false)
+	annotated.Phases[0].Objects[0].Instructions = []engine.Instruction{{Name: "cert-manager.io/inject-ca-from"}}
+	for range 3 {
+		now = now.Add(10 * time.Minute)
+		c = c.after(annotated, maintenance, now)
+	}
+	if message, _ := c.message(now); message == "" {
+		t.Fatal("no contest")
+	}
+	c = c.after(reconciled(engine.Idle, false), maintenance, now.Add(time.Second))
+	if message, next := c.message(now); message != "" || next != 0 {
+		t.Errorf("without the annotation: message %q, next reconcile in %s", message, next)
+	}
+}
+
+// CAPIInstallerDriftFight is about kinds that were reverted in each quarter of an hour. That holds in each contest.
+func TestContests_AreFoundByTheAlert(t *testing.T) {
+	rules, err := os.ReadFile("../../manifests/0000_90_cluster-api_02_prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alert, _ := strings.Cut(string(rules), "alert: CAPIInstallerDriftFight\n")
+	alert, _, _ = strings.Cut(alert, "alert:")
+	if window := fmt.Sprintf("[%.0fm])) > 0\n      for: 45m\n", firstMemory.Minutes()); !strings.Contains(alert, window) {
+		t.Errorf("the alert does not contain %q: %s", window, alert)
+	}
+	for _, interval := range []time.Duration{100 * time.Millisecond, 5 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute} {
+		_, reverts := fight(nil, maintenance, time.Now(), interval, 3*time.Hour)
+		for i := range reverts[1:] {
+			if reverts[i+1]-reverts[i] >= firstMemory {
+				t.Errorf("every %s: no revert from %s to %s", interval, reverts[i], reverts[i+1])
+			}
+		}
+	}
+}
+
 // While a version is rolled out, its own creates and updates are no reverts.
 func TestContests_Rollout(t *testing.T) {
 	var c contests
@@ -97,15 +139,51 @@ func TestContests_Rollout(t *testing.T) {
 	}
 }
 
+// A GitOps controller acts every few minutes: each of its changes is reverted at once, and the condition names the object as long as it acts.
+func TestContests_SlowActor(t *testing.T) {
+	for _, interval := range []time.Duration{61 * time.Second, 70 * time.Second, 3 * time.Minute, 10 * time.Minute} {
+		for _, of := range []scope{maintenance, rollout, controlledOnly} {
+			began, c := time.Now(), contests(nil)
+			now := began
+			for count := 1; count <= 20; count++ {
+				if now = now.Add(interval); c.paused(reference("a").Identity, now) {
+					t.Fatalf("scope %d, every %s: change %d is not reverted", of, interval, count)
+				}
+				c = c.after(reconciled(engine.Recovered, false), of, now)
+				c = c.after(reconciled(engine.Idle, false), of, now.Add(interval-time.Second))
+				message, next := c.message(now.Add(interval - time.Second))
+				if contested := count >= 3; strings.Contains(message, "ConfigMap a") != contested || (next > 0) != contested {
+					t.Errorf("scope %d, every %s, change %d: message %q, next reconcile in %s", of, interval, count, message, next)
+				}
+			}
+			now = now.Add(interval + time.Minute + time.Second)
+			c = c.after(reconciled(engine.Idle, false), of, now)
+			if message, next := c.message(now); message != "" || next != 0 || len(c) != 0 {
+				t.Errorf("scope %d, every %s: after the last change, message %q, next reconcile in %s, objects %v", of, interval, message, next, c)
+			}
+		}
+	}
+}
+
+// An actor that begins slowly and then fights at once is paused like any other.
+func TestContests_BecomesQuick(t *testing.T) {
+	began := time.Now()
+	c, reverts := fight(nil, maintenance, began, 5*time.Minute, 20*time.Minute)
+	c, quick := fight(c, maintenance, began.Add(20*time.Minute), time.Second, time.Hour)
+	if len(reverts) != 4 || len(quick) > 9 || !c.contested(reference("a").Identity) {
+		t.Errorf("%d reverts, then %d", len(reverts), len(quick))
+	}
+}
+
 // Changes that are not repeated are reverted at once, and forgotten.
 func TestContests_SingleChanges(t *testing.T) {
 	began := time.Now()
-	c, reverts := fight(nil, maintenance, began, 70*time.Second, time.Hour)
-	if len(reverts) != 52 {
-		t.Errorf("%d of 52 changes are reverted", len(reverts))
+	c, reverts := fight(nil, maintenance, began, 16*time.Minute, 16*time.Hour)
+	if message, _ := c.message(began.Add(16 * time.Hour)); len(reverts) != 60 || message != "" {
+		t.Errorf("%d of 60 changes are reverted, message %q", len(reverts), message)
 	}
-	c = c.after(reconciled(engine.Idle, false), maintenance, began.Add(2*time.Hour))
-	if message, next := c.message(began.Add(2 * time.Hour)); message != "" || next != 0 || len(c) != 0 {
+	c = c.after(reconciled(engine.Idle, false), maintenance, began.Add(17*time.Hour))
+	if message, next := c.message(began.Add(17 * time.Hour)); message != "" || next != 0 || len(c) != 0 {
 		t.Errorf("message %q, next reconcile in %s, objects %v", message, next, c)
 	}
 }

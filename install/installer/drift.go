@@ -27,7 +27,7 @@ func (a attempt) driftEvents(current string, of contests) []status.Event {
 			if of.contested(o.Identity) {
 				continue
 			}
-			reverted = append(reverted, o.String()+" ("+change+")")
+			reverted = append(reverted, changeOf(o))
 		}
 	}
 	if reverted == nil {

@@ -169,10 +169,11 @@ func TestDrift_Actions(t *testing.T) {
 	for _, action := range []engine.Action{engine.Created, engine.Updated, engine.Recovered, engine.Idle, engine.Progressed, engine.Collision} {
 		objects = append(objects, engine.Object{Reference: reference(string(action)), Action: action})
 	}
+	objects[1].Change = `fields .data.a, changed by field manager "kubectl-edit"`
 	drifted := attempt{plan: plan{version: version{name: "4.22.0-1"}}, result: result(phase("core", objects...))}
 	want := []status.Event{{
 		Reason: status.DriftCorrected, Warning: true,
-		Message: "reverted external changes: ConfigMap Created (deleted), ConfigMap Updated (modified), ConfigMap Recovered (modified)",
+		Message: `reverted external changes: ConfigMap Created (deleted), ConfigMap Updated (fields .data.a, changed by field manager "kubectl-edit"), ConfigMap Recovered (modified)`,
 	}}
 	if diff := cmp.Diff(want, drifted.driftEvents("4.22.0-1", nil)); diff != "" {
 		t.Errorf("events of the current version (-want +got):\n%s", diff)
