@@ -78,3 +78,12 @@ func TestAccess_PermissionOfOnePass(t *testing.T) {
 		t.Errorf("after the pass: %v, rules %v", err, left(t, cluster))
 	}
 }
+
+// An object is absent only if this process has looked, and has not created it since.
+func TestTemporary_Absent(t *testing.T) {
+	for of, want := range map[Temporary]bool{{}: false, {Checked: true}: true, {MayExist: true}: false, {MayExist: true, Checked: true}: false} {
+		if got := of.Absent(); got != want {
+			t.Errorf("%+v: %t, want %t", of, got, want)
+		}
+	}
+}

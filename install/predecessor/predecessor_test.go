@@ -170,6 +170,15 @@ func TestHandedOver(t *testing.T) {
 	}
 }
 
+// The order of the managers does not matter.
+func TestHandOver_FirstManager(t *testing.T) {
+	o := object(t, func(o *unstructured.Unstructured) { o.SetManagedFields(o.GetManagedFields()[1:]) })
+	after, err := predecessor.HandOver(o)
+	if err != nil || predecessor.Owns(after) || !predecessor.HandedOver(after) {
+		t.Errorf("owned %t, handed over %t: %v", predecessor.Owns(after), predecessor.HandedOver(after), err)
+	}
+}
+
 // TestHandOver_KeepsTheFieldsOfTheInstaller: an object can have fields of both installers.
 func TestHandOver_KeepsTheFieldsOfTheInstaller(t *testing.T) {
 	both := object(t, func(o *unstructured.Unstructured) {

@@ -4,14 +4,18 @@ package removal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -123,6 +127,62 @@ func TestIsWritten(t *testing.T) {
 	} {
 		if got := isWritten(&metav1.ObjectMeta{ManagedFields: entries}); got != want {
 			t.Errorf("%v: %t, want %t", entries, got, want)
+		}
+	}
+}
+
+// kinds are the kinds that an API server lists.
+type kinds struct {
+	discovery.ServerResourcesInterface
+	lists []*metav1.APIResourceList
+	err   error
+}
+
+func (k kinds) ServerPreferredResources() ([]*metav1.APIResourceList, error) { return k.lists, k.err }
+
+// An object is an orphan only if the installer has written it for a version that is not known. A part of the API that does not answer hides its
+// own kinds only.
+func TestOrphans_Find(t *testing.T) {
+	written := func(name, version, manager string) client.Object {
+		obj := controlledBy(t, version, settings(name))
+		obj.SetNamespace(v1alpha1.OperandNamespace)
+		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}})
+		return obj
+	}
+	free := settings("free")
+	free.SetNamespace(v1alpha1.OperandNamespace)
+	free.SetLabels(map[string]string{engine.ManagedByLabel: v1alpha1.Prefix})
+	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithReturnManagedFields().WithObjects(
+		written("orphan", "4.21.0-7", v1alpha1.FieldOwner), written("known", "4.22.0-1", v1alpha1.FieldOwner), written("copied", "4.21.0-7", "kubectl"), free,
+	).Build()
+	down := errors.New("the server is currently unable to handle the request")
+	verbs := metav1.Verbs{"list", "delete"}
+	served := []*metav1.APIResourceList{
+		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: verbs}, {Name: "nodes", Kind: "Node", Verbs: metav1.Verbs{"get"}}}},
+	}
+	everything := func(context.Context, string) ([]rbacv1.PolicyRule, error) {
+		return []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}, nil
+	}
+	for name, test := range map[string]struct {
+		discovery kinds
+		live      client.Reader
+		want      []string
+		unlisted  int
+		fails     bool
+	}{
+		"all kinds":               {kinds{lists: served}, cluster, []string{"orphan"}, 0, false},
+		"a group is down":         {kinds{lists: served, err: down}, cluster, []string{"orphan"}, 0, false},
+		"all groups are down":     {kinds{err: down}, cluster, nil, 0, true},
+		"a list fails":            {kinds{lists: served}, answer{down}, nil, 1, false},
+		"a kind that was deleted": {kinds{lists: served}, answer{apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")}, nil, 0, false},
+	} {
+		found, unlisted, err := Orphans{Discovery: test.discovery, Rules: everything, Live: test.live, Owners: owners}.Find(t.Context(), sets.New("4.22.0-1"))
+		var names []string
+		for _, orphan := range found {
+			names = append(names, orphan.Object.Name)
+		}
+		if diff := cmp.Diff(test.want, names); diff != "" || len(unlisted) != test.unlisted || (err != nil) != test.fails {
+			t.Errorf("%s: %d kinds are not listed, error %v (-want +got):\n%s", name, len(unlisted), err, diff)
 		}
 	}
 }
