@@ -55,3 +55,20 @@ func ExampleMessage() {
 	// kubectl annotate --overwrite --namespace=capi-system customresourcedefinition.apiextensions.k8s.io/clusters.cluster.x-k8s.io customresourcedefinition.apiextensions.k8s.io/machines.cluster.x-k8s.io deployment.apps/capi capi-operator.openshift.io/adopt-existing=always &&
 	// kubectl annotate --overwrite --namespace=kube-system service/webhook capi-operator.openshift.io/adopt-existing=always
 }
+
+// There is one command of kubectl for each namespace.
+func TestMessage_CommandForEachNamespace(t *testing.T) {
+	in := func(namespace, name string) collision.Object {
+		return collision.Object{Identity: object.Identity{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: namespace, Name: name}, Owner: "no owner"}
+	}
+	for want, found := range map[string][]collision.Object{
+		"kubectl annotate --overwrite secret/a secret/b ":               {in("", "a"), in("", "b")},
+		"kubectl annotate --overwrite --namespace=n secret/a ":          {in("n", "a")},
+		"kubectl annotate --overwrite --namespace=m secret/b secret/a ": {in("m", "a"), in("", "b")},
+		" && kubectl annotate --overwrite --namespace=n secret/a ":      {in("m", "b"), in("n", "a")},
+	} {
+		if got := collision.Message(found); !strings.Contains(got, want) {
+			t.Errorf("%s, want %q", got, want)
+		}
+	}
+}
