@@ -56,7 +56,7 @@ var fences = []fence{
 		name:     "packages that take values and return values have no input or output",
 		imported: []string{"context", "net/http", "os", "sigs.k8s.io/controller-runtime/pkg/client", "k8s.io/client-go/kubernetes"},
 		fenced: []string{
-			"internal/text", "internal/object", "internal/yamldoc", "internal/variable", "internal/parallel", "internal/rbacrule", "internal/capicontract", "extractor/scope",
+			"internal/text", "internal/object", "internal/relocation", "internal/yamldoc", "internal/variable", "internal/parallel", "internal/rbacrule", "internal/capicontract", "extractor/scope",
 			"install/operand", "install/revision", "install/reason", "install/predecessor", "build/rbac", "internal/permission", "build/transform", "build/diff", "cmd/capi-manifests/internal/rollout",
 		},
 	},

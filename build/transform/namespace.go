@@ -4,69 +4,27 @@ package transform
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/relocation"
 )
 
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
-// moveToNamespace moves namespaced objects, except those in namespaces of Kubernetes, and
-// updates the references to their old namespaces: subjects, user names, Services of
-// webhooks, namespace selectors, "namespace/name" annotations, namespace flags and
-// variables, and DNS names of Services. References to other namespaces are unchanged.
 var moveToNamespace = Transform{
 	Name: "namespace",
 	Does: "Moves namespaced objects, and the references to them, into one namespace; --namespace names another one, --keep-namespace disables it.",
 	Why:  "The installer and the providers have permissions in this namespace only, and network and admission policies protect it.",
 	Apply: func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) {
-		if o.KeepNamespaces {
-			return objects, nil
-		}
-		scopes := object.DefinedScopes(objects)
-		move := newRelocation(ownNamespaces(objects, scopes), o.Namespace)
-		for _, obj := range objects {
-			switch {
-			case scopes.IsNamespaced(obj):
-				if !systemNamespace(obj.GetNamespace()) {
-					obj.SetNamespace(o.Namespace)
-				}
-			case obj.GetNamespace() != "":
-				obj.SetNamespace("") // The API server drops it silently.
-			case object.GroupKind(obj) == object.Namespace && slices.Contains(move.from, obj.GetName()):
-				obj.SetName(o.Namespace)
-			}
-			move.references(obj)
+		if !o.KeepNamespaces {
+			scopes := object.DefinedScopes(objects)
+			relocation.New(relocation.Namespaces(objects, scopes), o.Namespace).Move(objects, scopes)
 		}
 		return objects, nil
 	},
-}
-
-// systemNamespace reports whether a namespace belongs to Kubernetes.
-// Objects there do not work in another namespace. An example is the
-// RoleBinding that lets an aggregated API server read
-// extension-apiserver-authentication.
-func systemNamespace(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }
-
-// ownNamespaces returns the sorted namespaces of the provider's objects, and those that
-// it defines.
-func ownNamespaces(objects []*unstructured.Unstructured, scopes object.Scopes) []string {
-	var own []string
-	for _, o := range objects {
-		switch {
-		case object.GroupKind(o) == object.Namespace:
-			own = append(own, o.GetName())
-		case scopes.IsNamespaced(o) && o.GetNamespace() != "" && !systemNamespace(o.GetNamespace()):
-			own = append(own, o.GetNamespace())
-		}
-	}
-	slices.Sort(own)
-	return slices.Compact(own)
 }
 
 // MissingNamespaces returns a message for each namespace that the installer does not have: the bundle contains no Namespaces.
@@ -74,144 +32,10 @@ func MissingNamespaces(objects []*unstructured.Unstructured, profile extractor.C
 	if profile == extractor.OpenShift {
 		return nil // such a bundle is invalid there
 	}
-	for _, namespace := range ownNamespaces(objects, object.DefinedScopes(objects)) {
+	for _, namespace := range relocation.Namespaces(objects, object.DefinedScopes(objects)) {
 		if namespace != profile.Namespaces().Operand {
 			missing = append(missing, fmt.Sprintf("the bundle does not create namespace %s; create it, and let the installer write there: capi-manifests rbac prints the roles", namespace))
 		}
 	}
 	return missing
-}
-
-// relocation moves objects from several namespaces to one.
-type relocation struct {
-	from []string
-	to   string
-	// text matches an old namespace within a longer string whose form identifies it
-	// as a namespace; ${1} is the text before it, ${2} the text after it.
-	text []*regexp.Regexp
-	// flag matches an old namespace as the value of a namespace flag.
-	flag *regexp.Regexp
-}
-
-func newRelocation(from []string, to string) relocation {
-	quoted := make([]string, len(from))
-	for i, namespace := range from {
-		quoted[i] = regexp.QuoteMeta(namespace)
-	}
-	anyOf := "(?:" + strings.Join(quoted, "|") + ")"
-	return relocation{
-		from: from,
-		to:   to,
-		text: []*regexp.Regexp{
-			regexp.MustCompile(`([a-z0-9]\.)` + anyOf + `(\.svc)\b`),
-			regexp.MustCompile(`\b(system:serviceaccount:)` + anyOf + `(:)`),
-			regexp.MustCompile(`\b(system:serviceaccounts:)` + anyOf + `()$`),
-		},
-		flag: regexp.MustCompile(`^(--?[a-z-]*namespaces?=)` + anyOf + `$`),
-	}
-}
-
-// references updates the references to old namespaces in o.
-func (r relocation) references(o *unstructured.Unstructured) {
-	if len(r.from) == 0 {
-		return
-	}
-	for _, subject := range object.MapsAt(o.Object, "subjects") {
-		r.field(subject, "namespace")
-	}
-	for _, config := range object.ClientConfigs(o) {
-		r.field(object.MapAt(config, "service"), "namespace")
-	}
-	r.selectors(o)
-	r.field(object.MapAt(o.Object, "spec", "paramRef"), "namespace")
-	r.annotations(o)
-	for _, container := range object.Containers(o) {
-		r.container(container)
-	}
-	if object.GroupKind(o) != object.CustomResourceDefinition { // The schema of a CRD is long and refers to no namespace.
-		r.walk(o.Object)
-	}
-}
-
-func (r relocation) field(obj map[string]any, field string) {
-	if value, _ := obj[field].(string); slices.Contains(r.from, value) {
-		obj[field] = r.to
-	}
-}
-
-// selectors updates the namespace selectors of webhooks and admission policies.
-func (r relocation) selectors(o *unstructured.Unstructured) {
-	selectors := []map[string]any{
-		object.MapAt(o.Object, "spec", "matchConstraints", "namespaceSelector"),
-		object.MapAt(o.Object, "spec", "matchResources", "namespaceSelector"),
-	}
-	for _, webhook := range object.MapsAt(o.Object, "webhooks") {
-		selectors = append(selectors, object.MapAt(webhook, "namespaceSelector"))
-	}
-	for _, selector := range selectors {
-		r.field(object.MapAt(selector, "matchLabels"), namespaceNameLabel)
-		for _, expression := range object.MapsAt(selector, "matchExpressions") {
-			if object.TextAt(expression, "key") == namespaceNameLabel {
-				r.list(expression["values"])
-			}
-		}
-	}
-}
-
-func (r relocation) list(values any) {
-	list, _ := values.([]any)
-	for i, value := range list {
-		if text, _ := value.(string); slices.Contains(r.from, text) {
-			list[i] = r.to
-		}
-	}
-}
-
-// annotations updates values of the form "namespace/name", as in cert-manager.io/inject-ca-from.
-func (r relocation) annotations(o *unstructured.Unstructured) {
-	annotations := object.MapAt(o.Object, "metadata", "annotations")
-	for key, value := range annotations {
-		text, _ := value.(string)
-		namespace, name, found := strings.Cut(text, "/")
-		if found && !strings.Contains(name, "/") && slices.Contains(r.from, namespace) {
-			annotations[key] = r.to + "/" + name
-		}
-	}
-}
-
-// container updates the namespace flags and variables of a container.
-func (r relocation) container(container map[string]any) {
-	for _, field := range []string{"command", "args"} {
-		list, _ := container[field].([]any)
-		for i, value := range list {
-			if text, ok := value.(string); ok {
-				list[i] = r.flag.ReplaceAllString(text, "${1}"+r.to)
-			}
-		}
-	}
-	for _, variable := range object.MapsAt(container, "env") {
-		if strings.HasSuffix(object.TextAt(variable, "name"), "NAMESPACE") {
-			r.field(variable, "value")
-		}
-	}
-}
-
-// walk updates DNS names of Services and user names of service accounts in all strings below value.
-func (r relocation) walk(value any) any {
-	switch value := value.(type) {
-	case string:
-		for _, text := range r.text {
-			value = text.ReplaceAllString(value, "${1}"+r.to+"${2}")
-		}
-		return value
-	case map[string]any:
-		for key, element := range value {
-			value[key] = r.walk(element)
-		}
-	case []any:
-		for i, element := range value {
-			value[i] = r.walk(element)
-		}
-	}
-	return value
 }
