@@ -72,7 +72,8 @@ type harness struct {
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default
-	registries      bool          // the registry configuration of the cluster is read
+	namespaces      v1alpha1.Namespaces
+	registries      bool // the registry configuration of the cluster is read
 
 	// onRequest is called before each request of the installer; nil disables it. A
 	// response that it returns replaces the API server's.
@@ -151,7 +152,7 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{T: t, Client: bed.Admin, Bed: bed, images: map[string]string{}}
+	h := &harness{T: t, Client: bed.Admin, Bed: bed, images: map[string]string{}, namespaces: v1alpha1.OpenShiftNamespaces}
 	t.Cleanup(func() { h.must(bed.Close()) })
 	_, err = fixture.Preparation{}.Apply(t.Context(), h.Cluster.Config)
 	h.must(err)
@@ -282,7 +283,7 @@ func (h *harness) start(release string) {
 	h.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	mgr, err := ctrl.NewManager(h.config, ctrl.Options{
-		Scheme: scheme, Cache: install.CacheOptions(), Logger: h.logger(),
+		Scheme: scheme, Cache: install.CacheOptions(h.namespaces), Logger: h.logger(),
 		HealthProbeBindAddress: "0", Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -295,7 +296,7 @@ func (h *harness) start(release string) {
 	}
 	options := install.Options{
 		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask, Pod: h.pod, Program: "/usr/bin/capi-installer",
-		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout,
+		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout, Namespaces: h.namespaces,
 	}
 	if h.registries {
 		options.Registries = &registryconfig.Registries{Reader: mgr.GetAPIReader()}

@@ -97,6 +97,8 @@ type Options struct {
 	ProgressTimeout time.Duration
 	// CreateClusterAPI creates the ClusterAPI object at the first start in the cluster.
 	CreateClusterAPI bool
+	// Namespaces are the namespaces of the installation.
+	Namespaces v1alpha1.Namespaces
 	// LifecycleHooks delay Clusters during a rollout; nil disables them.
 	LifecycleHooks *LifecycleHooks
 	// IgnoreOfficialAPI disables the use of OpenShift's own ClusterAPI object (operator.openshift.io).
@@ -113,15 +115,15 @@ func Scheme() (*runtime.Scheme, error) {
 // CacheOptions keep the manager's cache small. It holds only the ConfigMaps and Secrets in
 // the operator's namespace, the transport ConfigMaps, and the admission policy that
 // protects the latter.
-func CacheOptions() cache.Options {
+func CacheOptions(namespaces v1alpha1.Namespaces) cache.Options {
 	transport, _ := labels.NewRequirement(configmap.BundleLabel, selection.Exists, nil) // the label is valid
 	guard := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", version.TransportPolicyName)}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
-			v1alpha1.OperatorNamespace: {},
-			v1alpha1.OperandNamespace:  {LabelSelector: labels.NewSelector().Add(*transport)},
+			namespaces.Operator: {},
+			namespaces.Operand:  {LabelSelector: labels.NewSelector().Add(*transport)},
 		}},
-		&corev1.Secret{}:                                {Namespaces: map[string]cache.Config{v1alpha1.OperatorNamespace: {}}},
+		&corev1.Secret{}:                                {Namespaces: map[string]cache.Config{namespaces.Operator: {}}},
 		&admissionv1.ValidatingAdmissionPolicy{}:        guard,
 		&admissionv1.ValidatingAdmissionPolicyBinding{}: guard,
 	}}
@@ -228,7 +230,8 @@ func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err e
 func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source, withdraw func(context.Context) error) error {
 	writer, live := mgr.GetClient(), mgr.GetAPIReader()
 	replacer := &replacing.Writer{Writer: writer, Live: live}
-	objects, err := newEngine(mgr, replacer)
+	providers := options.Namespaces.Providers()
+	objects, err := newEngine(mgr, providers, replacer)
 	if err != nil {
 		return err
 	}
@@ -236,9 +239,9 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	if err != nil {
 		return fmt.Errorf("creating the discovery client: %w", err)
 	}
-	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper()}
+	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper(), Namespaces: providers}
 	certificates := version.NewTrigger()
-	secrets, err := watchCertificates(mgr, objects.Changes, certificates)
+	issued, err := watchCertificates(mgr, providers, objects.Changes, certificates)
 	if err != nil {
 		return err
 	}
@@ -249,14 +252,14 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
-			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: secrets.Begin}, Permissions: permissions,
+			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
 			Preflight:    installer.Preflight{Live: live, DryRuns: replacer, Instance: instances.Check},
-			Rehearsal:    installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program},
+			Rehearsal:    installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program, Namespaces: providers},
 			DropVersions: migrator.Drop,
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
-		Orphans:         removal.Orphans{Discovery: kinds, Rules: permissions.Rules, Live: live, Writer: writer, Owners: objects.Owners},
+		Orphans:         removal.Orphans{Discovery: kinds, Rules: permissions.Rules, Namespaces: providers, Live: live, Writer: writer, Owners: objects.Owners},
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
@@ -270,24 +273,36 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Complete(reconciler)
 }
 
-// watchCertificates returns a watch of the Secrets of certificates. A changed Secret counts as an event of its Service, and causes a reconcile.
-func watchCertificates(mgr manager.Manager, seen *engine.Changes, changed *version.Trigger) (*servingcert.Watch, error) {
+// watchCertificates adds a watch of the Secrets of certificates in each namespace, and returns a function that begins them. A changed Secret
+// counts as an event of its Service, and causes a reconcile.
+func watchCertificates(mgr manager.Manager, namespaces []string, seen *engine.Changes, changed *version.Trigger) (begin func(), err error) {
 	reader, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, fmt.Errorf("creating the client for Secrets: %w", err)
 	}
-	out := servingcert.NewWatch(reader, func(service client.ObjectKey) {
-		seen.Observe(object.Identity{GroupKind: object.Service, Namespace: service.Namespace, Name: service.Name})
-		changed.Fire()
-	})
-	return out, mgr.Add(out)
+	var watches []*servingcert.Watch
+	for _, namespace := range namespaces {
+		watch := servingcert.NewWatch(reader, namespace, func(service client.ObjectKey) {
+			seen.Observe(object.Identity{GroupKind: object.Service, Namespace: service.Namespace, Name: service.Name})
+			changed.Fire()
+		})
+		if err := mgr.Add(watch); err != nil {
+			return nil, err
+		}
+		watches = append(watches, watch)
+	}
+	return func() {
+		for _, watch := range watches {
+			watch.Begin()
+		}
+	}, nil
 }
 
 // newEngine returns an engine with a writer of installed objects. The manager runs its cache.
-func newEngine(mgr manager.Manager, writer client.Writer) (*engine.Engine, error) {
+func newEngine(mgr manager.Manager, namespaces []string, writer client.Writer) (*engine.Engine, error) {
 	out, err := engine.New(engine.Connection{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(),
-		Live: mgr.GetAPIReader(), Writer: writer, Log: mgr.GetLogger().WithName("cache"),
+		Live: mgr.GetAPIReader(), Writer: writer, Namespaces: namespaces, Log: mgr.GetLogger().WithName("cache"),
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,12 @@ type Namespaces struct {
 	Operator string
 	// Operand is the namespace of the providers and of the transport ConfigMaps.
 	Operand string
+	// Others are further namespaces, for providers with a namespace of their own. In OpenShift there are none.
+	Others []string
 }
+
+// Providers returns all namespaces of providers: first the default one.
+func (n Namespaces) Providers() []string { return append([]string{n.Operand}, n.Others...) }
 
 // The namespaces in OpenShift, and the default ones of deploy/kubernetes in any other cluster.
 var (

@@ -3,8 +3,6 @@
 package rbac
 
 import (
-	"cmp"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -30,8 +28,12 @@ type Options struct {
 
 // MinimalRules returns the rules that the installer needs for objects, as permission.MinimalRules does.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
+	namespaces := options.Namespaces
+	if namespaces.Operand == "" {
+		namespaces = v1alpha1.OpenShiftNamespaces
+	}
 	return permission.MinimalRules(objects, permission.Options{
 		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules, Rehearsals: options.Rehearsals,
-		CachedNamespace: cmp.Or(options.Namespaces, v1alpha1.OpenShiftNamespaces).Operand, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
+		CachedNamespaces: namespaces.Providers(), CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,7 +61,8 @@ type flags struct {
 	metricsInsecure, leaderElect, officialAPI              bool
 	createClusterAPI, lifecycleHooks                       bool
 	registryNamespace                                      string
-	namespaces                                             v1alpha1.Namespaces
+	namespace                                              string
+	providersNamespaces                                    []string
 	lifecycleHooksAddress                                  string
 	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
@@ -102,8 +104,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringSliceVar(&f.platforms, "platform", nil, "platform whose infrastructure provider is installed, such as AWS; several, separated by commas or in repeated flags, in a cluster without OpenShift; by default from PLATFORM or the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
 	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
-	set.StringVar(&f.namespaces.Operator, "namespace", v1alpha1.OpenShiftNamespaces.Operator, "namespace of the installer and of its revision ConfigMaps")
-	set.StringVar(&f.namespaces.Operand, "providers-namespace", v1alpha1.OpenShiftNamespaces.Operand, "namespace of the providers; their bundles must be for it")
+	set.StringVar(&f.namespace, "namespace", v1alpha1.OpenShiftNamespaces.Operator, "namespace of the installer and of its revision ConfigMaps")
+	set.StringSliceVar(&f.providersNamespaces, "providers-namespace", []string{v1alpha1.OpenShiftNamespaces.Operand}, "namespace of the providers; their bundles must be for it; several, separated by commas or in repeated flags, in a cluster without OpenShift: the settings of a component can name one of them; the first is the default")
 	set.StringVar(&f.registryNamespace, "registry-config-namespace", "", "namespace with the registry configuration of a cluster without OpenShift's APIs: Secret "+registryconfig.PullSecretName+" and ConfigMap "+registryconfig.ConfigMapName+"; by default OpenShift's objects are read")
 	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
 	set.StringVar(&f.signaturePolicy, "signature-policy", policy.DefaultFile, "policy.json whose signature requirements images must meet; empty for none; the default file may be missing")
@@ -136,7 +138,11 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	f.namespaces.Use()
+	namespaces, err := f.namespaces()
+	if err != nil {
+		return err
+	}
+	namespaces.Use()
 	if f.leaderElect {
 		f.identity = identity()
 	}
@@ -159,7 +165,7 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	profile := &tlsprofile.Profile{}
-	mgr, err := f.manager(config, profile)
+	mgr, err := f.manager(config, namespaces, profile)
 	if err != nil {
 		return err
 	}
@@ -170,12 +176,32 @@ func run(ctx context.Context, f *flags) error {
 		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity, Pod: os.Getenv("POD_NAME"), Program: program,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
-		LifecycleHooks: f.hooks(profile), Mask: mask,
+		LifecycleHooks: f.hooks(profile), Mask: mask, Namespaces: namespaces,
 	})
 	if err != nil {
 		return err
 	}
 	return start(ctx, mgr)
+}
+
+// namespaces returns the namespaces of the installation.
+func (f *flags) namespaces() (v1alpha1.Namespaces, error) {
+	known := map[string]bool{f.namespace: true}
+	for _, name := range f.providersNamespaces {
+		switch problems := validation.IsDNS1123Label(name); {
+		case problems != nil:
+			return v1alpha1.Namespaces{}, fmt.Errorf("invalid --providers-namespace %q: %s", name, strings.Join(problems, "; "))
+		case name == f.namespace:
+			return v1alpha1.Namespaces{}, fmt.Errorf("invalid --providers-namespace %q: it is the namespace of the installer", name)
+		case known[name]:
+			return v1alpha1.Namespaces{}, fmt.Errorf("invalid --providers-namespace: %s is given twice", name)
+		}
+		known[name] = true
+	}
+	if len(f.providersNamespaces) == 0 {
+		return v1alpha1.Namespaces{}, errors.New("invalid --providers-namespace: want at least one namespace")
+	}
+	return v1alpha1.Namespaces{Operator: f.namespace, Operand: f.providersNamespaces[0], Others: f.providersNamespaces[1:]}, nil
 }
 
 // start runs the manager until ctx ends. If work outlasts the grace period, it ends
@@ -189,7 +215,7 @@ func start(ctx context.Context, mgr manager.Manager) error {
 	return err
 }
 
-func (f *flags) manager(config *rest.Config, profile *tlsprofile.Profile) (manager.Manager, error) {
+func (f *flags) manager(config *rest.Config, namespaces v1alpha1.Namespaces, profile *tlsprofile.Profile) (manager.Manager, error) {
 	scheme, err := install.Scheme()
 	if err != nil {
 		return nil, err
@@ -200,7 +226,7 @@ func (f *flags) manager(config *rest.Config, profile *tlsprofile.Profile) (manag
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Cache: install.CacheOptions(),
+		Scheme: scheme, Cache: install.CacheOptions(namespaces),
 		HealthProbeBindAddress: f.healthAddress, Metrics: served.Server(), PprofBindAddress: f.pprofAddress,
 		LeaderElection: f.leaderElect, LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(gracePeriod),

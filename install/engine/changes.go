@@ -14,11 +14,14 @@ import (
 
 // Changes number the events of the cache of installed objects, and keep the last number
 // of each object. They answer which objects of a phase may have changed without a read
-// of each. The zero value is ready to use. It is safe for concurrent use.
+// of each. It is safe for concurrent use.
 //
 // The cache holds a new state of an object before its event is counted. So all
 // states whose events are counted are visible to a later read.
 type Changes struct {
+	// Namespaces are the namespaces of the cache. Objects in others have no events: they may always have changed.
+	Namespaces Namespaces
+
 	mutex sync.Mutex
 	count uint64
 	last  map[object.Identity]uint64
@@ -66,7 +69,7 @@ func (c *Changes) Count() uint64 {
 
 // Since reports whether an object may have changed after a number of events.
 func (c *Changes) Since(count uint64, o object.Identity) bool {
-	if !isCached(o.Namespace) {
+	if !c.Namespaces.has(o.Namespace) {
 		return true
 	}
 	c.mutex.Lock()

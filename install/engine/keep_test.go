@@ -74,7 +74,7 @@ func TestKeeper_UnchangedPhase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := store{"a": {"1", "10"}, "b": {"2", "20"}}
-			kept, rev := &keeper{versions: stored, changes: &Changes{}}, &Revision{Name: "4.22.0-1", Key: "key"}
+			kept, rev := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}, &Revision{Name: "4.22.0-1", Key: "key"}
 			kept.keep(*rev, []Phase{settledPhase("core", Idle, stored, "a", "b")}, 0)
 			test.change(kept, rev)
 			for range 2 { // the second comparison relies on the first
@@ -93,7 +93,7 @@ func TestKeeper_UnchangedPhase(t *testing.T) {
 // Objects in other namespaces have no events, so each comparison reads them.
 func TestKeeper_UnchangedReadsObjectsOutsideTheCache(t *testing.T) {
 	stored := store{"a": {"1", "10"}}
-	kept, rev := &keeper{versions: stored, changes: &Changes{}}, Revision{Name: "4.22.0-1", Key: "key"}
+	kept, rev := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}, Revision{Name: "4.22.0-1", Key: "key"}
 	phase := settledPhase("core", Idle, stored, "a")
 	phase.Objects[0].Namespace = "kube-system"
 	kept.keep(rev, []Phase{phase}, 0)
@@ -113,7 +113,7 @@ func TestKeeper_NoChangeGoesUnnoticed(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
 		stored := store{"a": {"1", "0"}, "b": {"2", "0"}, "c": {"3", "0"}}
-		kept, rev := &keeper{versions: stored, changes: &Changes{}}, Revision{Name: "4.22.0-1", Key: "key"}
+		kept, rev := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}, Revision{Name: "4.22.0-1", Key: "key"}
 		seen := store{} // by the last reconcile of each phase
 		var pending []string
 		number := 0
@@ -180,7 +180,7 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 		"an object with another value":  {replaced, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept, rev := &keeper{versions: stored, changes: &Changes{}}, Revision{Name: "4.22.0-1", Key: "key"}
+			kept, rev := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}, Revision{Name: "4.22.0-1", Key: "key"}
 			kept.keep(rev, []Phase{test.result}, 0)
 			if _, got := kept.unchanged(t.Context(), rev, "core"); got != test.want {
 				t.Errorf("kept: %t, want %t", got, test.want)
@@ -192,7 +192,7 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 // What is kept of a settled cluster is of the current version.
 func TestKeeper_SettleKeepsTheCurrentVersion(t *testing.T) {
 	stored := store{"a": {"1", "10"}}
-	kept := &keeper{versions: stored, changes: &Changes{}}
+	kept := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}
 	for _, name := range []string{"4.22.0-1", "4.22.0-2"} {
 		kept.keep(Revision{Name: name, Key: "key"}, []Phase{settledPhase("core", Idle, stored, "a")}, 0)
 	}

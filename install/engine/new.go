@@ -43,16 +43,22 @@ type Connection struct {
 	// Live reads from the API server, and Writer writes to it.
 	Live   client.Reader
 	Writer client.Writer
+	// Namespaces are the providers' namespaces.
+	Namespaces Namespaces
 	// Log is the log of the cache.
 	Log logr.Logger
 }
 
 // New returns an engine. Its own cache holds only installed objects: cluster-scoped
-// objects, and objects in the providers' namespace. The cache runs while Start does.
+// objects, and objects in the providers' namespaces. The cache runs while Start does.
 func New(to Connection) (*Engine, error) {
+	cached := map[string]cache.Config{}
+	for _, namespace := range to.Namespaces {
+		cached[namespace] = cache.Config{}
+	}
 	tracking, err := managedcache.NewTrackingCache(to.Log, to.Config, cache.Options{
 		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
-		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
+		DefaultNamespaces:    cached,
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
 		DefaultTransform:     compress,
 	})
@@ -65,8 +71,8 @@ func New(to Connection) (*Engine, error) {
 	}
 	installed := &outlasting{TrackingCache: tracking}
 	e, err := Assemble(Parts{
-		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer,
-		Reader: Reader{Reader: decompressing{installed}, Live: to.Live}, Versions: Reader{Reader: installed, Live: to.Live},
+		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer, Namespaces: to.Namespaces,
+		Reader: Reader{decompressing{installed}, to.Live, to.Namespaces}, Versions: Reader{installed, to.Live, to.Namespaces},
 	})
 	if err != nil {
 		return nil, err
@@ -88,6 +94,8 @@ type Parts struct {
 	Reader, Versions client.Reader
 	Live             client.Reader
 	Writer           client.Writer
+	// Namespaces are the namespaces of Reader.
+	Namespaces Namespaces
 }
 
 // Assemble returns an engine without a cache of its own. It validates objects of the whole
@@ -96,14 +104,14 @@ func Assemble(of Parts) (*Engine, error) {
 	if of.Discovery == nil || of.Writer == nil || of.Reader == nil || of.Live == nil {
 		return nil, errors.New("creating the revision engine: discovery, writer and readers must be set")
 	}
-	live := Reader{Reader: of.Live, Live: of.Live}
+	live := Reader{of.Live, of.Live, of.Namespaces}
 	versions, writer := &versionReader{Reader: of.Reader}, &reservingWriter{Writer: of.Writer}
 	objects := machinery.NewObjectEngine(
 		of.Scheme, versions, writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
-	changes := &Changes{}
+	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
 		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, writer: writer,
 		kept:      keeper{versions: of.Versions, changes: changes},

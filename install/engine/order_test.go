@@ -43,7 +43,7 @@ func newOrdered(t *testing.T, objects ...client.Object) *ordered {
 	}).Build()
 	var err error
 	o.engine, err = Assemble(Parts{
-		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: o, Versions: o, Live: o, Writer: o,
+		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: o, Versions: o, Live: o, Writer: o, Namespaces: cached,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,16 +4,15 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // Reader reads installed objects from a cache that holds cluster-scoped objects and those
-// in the providers' namespace. It reads objects in other namespaces from the API server.
+// in the providers' namespaces. It reads objects in other namespaces from the API server.
 // There it treats a Forbidden error as NotFound: without read access to a namespace,
 // the installer has created nothing in it.
 type Reader struct {
@@ -21,16 +20,21 @@ type Reader struct {
 	client.Reader
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
+	// Namespaces are the providers' namespaces.
+	Namespaces Namespaces
 }
 
-// isCached reports whether the cache of installed objects covers a namespace; empty for cluster-scoped objects.
-func isCached(namespace string) bool {
-	return namespace == "" || namespace == v1alpha1.OperandNamespace
+// Namespaces are the namespaces in the cache of installed objects.
+type Namespaces []string
+
+// has reports whether the cache covers a namespace; empty for cluster-scoped objects.
+func (n Namespaces) has(namespace string) bool {
+	return namespace == "" || slices.Contains(n, namespace)
 }
 
 // Get reads an object.
 func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if isCached(key.Namespace) {
+	if r.Namespaces.has(key.Namespace) {
 		return r.Reader.Get(ctx, key, object, options...)
 	}
 	err := r.Live.Get(ctx, key, object, options...)

@@ -79,7 +79,7 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 				},
 			}).Build()
 			issuer := servingcert.Issuer{Reader: cluster, Writer: cluster}
-			c := &check{Changes: &engine.Changes{}, cluster: cluster}
+			c := &check{Changes: &engine.Changes{Namespaces: engine.Namespaces{v1alpha1.OperandNamespace}}, cluster: cluster}
 			c.plan.phases = []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}
 			if err := issuer.Prepare(t.Context(), c.plan.requesting()); err != nil {
 				t.Fatal(err)

@@ -38,6 +38,9 @@ type Permissions struct {
 	// Mapper maps kinds to resources; nil derives the resources from the names of the kinds.
 	Mapper meta.RESTMapper
 
+	// Namespaces are the providers' namespaces.
+	Namespaces []string
+
 	// permitted is the version that was last found to be permitted.
 	permitted string
 }
@@ -66,7 +69,7 @@ func (p *Permissions) check(ctx context.Context, of plan) error {
 // missing returns the rules that the installer lacks for the objects of a version.
 func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, error) {
 	var objects []*unstructured.Unstructured
-	namespaces := sets.New("", v1alpha1.OperandNamespace)
+	namespaces := sets.New(p.Namespaces...).Insert("")
 	defined := definedKinds(of)
 	for _, phase := range of.phases {
 		for _, obj := range phase.Objects {
@@ -88,7 +91,7 @@ func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, 
 	var missing []permission.Rule
 	for _, rule := range permission.MinimalRules(objects, permission.Options{
 		UnmanagedCRDs: of.unmanaged, ExistingRules: held, Resource: p.resourceOf,
-		CachedNamespace: v1alpha1.OperandNamespace, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
+		CachedNamespaces: p.Namespaces, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	}) {
 		denied, err := p.denied(ctx, rule)
 		if err != nil {

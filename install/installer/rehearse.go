@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -32,6 +33,8 @@ type Rehearsal struct {
 	Pod string
 	// Path is the path of this process's program.
 	Path string
+	// Namespaces are the providers' namespaces.
+	Namespaces []string
 
 	// kept is the only version that can have pods; nil if it is unknown, after a start.
 	kept *string
@@ -93,15 +96,18 @@ func (r *Rehearsal) Sweep(ctx context.Context, keep string) error {
 }
 
 // list returns pods of rehearsals; none if the installer may not list them, because then it may not create any.
-func (r *Rehearsal) list(ctx context.Context, of client.ListOption) ([]corev1.Pod, error) {
+func (r *Rehearsal) list(ctx context.Context, of client.ListOption) (pods []corev1.Pod, err error) {
 	if r.Live == nil {
 		return nil, nil
 	}
-	list := &corev1.PodList{}
-	if err := r.Live.List(ctx, list, client.InNamespace(v1alpha1.OperandNamespace), of); err != nil && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("listing the pods of rehearsals: %w", err)
+	for _, namespace := range r.Namespaces {
+		in := &corev1.PodList{}
+		if err := r.Live.List(ctx, in, client.InNamespace(namespace), of); err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing the pods of rehearsals in namespace %s: %w", namespace, err)
+		}
+		pods = append(pods, in.Items...)
 	}
-	return list.Items, nil
+	return pods, nil
 }
 
 // delete deletes a pod at once. A forced deletion is safe: its program does nothing.
@@ -199,16 +205,25 @@ func (t trial) rehearsalOf(ctx context.Context) (rehearsal.Plan, error) {
 		return rehearsal.Plan{}, fmt.Errorf("reading the installer's pod: %w", err)
 	}
 	planned, err := rehearsal.Of(rehearsal.Release{
-		Version: t.a.plan.name, Phases: t.a.plan.phases, Installed: t.plans.objectsOf(t.s, *t.s.Cluster.Status.Version(t.s.Cluster.Status.CurrentVersion)),
+		Version: t.a.plan.name, Phases: t.a.plan.phases, Installed: t.plans.objectsOf(t.s, *t.s.Cluster.Status.Version(t.s.Cluster.Status.CurrentVersion)), Namespaces: t.Rehearsal.Namespaces,
 	}, t.Rehearsal.program(self))
 	if err != nil || len(planned.Pods) == 0 || t.Permissions.Reviews == nil {
 		return planned, err
 	}
-	denied, err := t.Permissions.denied(ctx, permission.Rehearsals(v1alpha1.OperandNamespace))
-	if denied != nil {
-		return rehearsal.Plan{Omitted: []string{"any Deployment, because service account " + v1alpha1.ServiceAccountName + " " + denied[0].String()}}, nil
+	namespaces := sets.New[string]()
+	for _, pod := range planned.Pods {
+		namespaces.Insert(pod.Namespace)
 	}
-	return planned, err
+	for _, namespace := range sets.List(namespaces) {
+		denied, err := t.Permissions.denied(ctx, permission.Rehearsals(namespace))
+		if err != nil {
+			return rehearsal.Plan{}, err
+		}
+		if denied != nil {
+			return rehearsal.Plan{Omitted: []string{"any Deployment, because service account " + v1alpha1.ServiceAccountName + " " + denied[0].String()}}, nil
+		}
+	}
+	return planned, nil
 }
 
 // program returns the program in this process's pod.
@@ -227,25 +242,34 @@ const installerContainer = "capi-installer"
 
 // run creates missing pods, deletes those that have failed some time ago, so that they are created again, and returns a verdict for each.
 func (r *Rehearsal) run(ctx context.Context, pods []corev1.Pod) (verdicts []rehearsal.Verdict, err error) {
-	events := &corev1.EventList{}
-	if len(pods) > 0 { // an error is ignored: the status of the pods may have the cause
-		_ = r.Live.List(ctx, events, client.InNamespace(v1alpha1.OperandNamespace), warningsAboutPods, client.Limit(maxEvents))
-	}
+	events := r.warnings(ctx, pods)
 	now := time.Now()
 	for _, planned := range r.planned.Pods {
-		at := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == planned.Name })
+		at := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace == planned.Namespace && p.Name == planned.Name })
 		var verdict rehearsal.Verdict
 		if at < 0 {
 			verdict, err = r.create(ctx, planned)
-		} else if verdict = rehearsal.Judge(planned, pods[at], events.Items, now); rehearsal.Repeats(verdict, pods[at], now) {
+		} else if verdict = rehearsal.Judge(planned, pods[at], events, now); rehearsal.Repeats(verdict, pods[at], now) {
 			err = r.delete(ctx, &pods[at])
 		}
 		if err != nil {
 			return nil, err
 		}
-		verdicts = append(verdicts, r.remember(planned.Name, verdict))
+		verdicts = append(verdicts, r.remember(planned.Namespace+"/"+planned.Name, verdict))
 	}
 	return verdicts, nil
+}
+
+// warnings returns warnings about pods. An error is ignored: the status of the pods may have the cause.
+func (r *Rehearsal) warnings(ctx context.Context, pods []corev1.Pod) (events []corev1.Event) {
+	for _, namespace := range r.Namespaces {
+		if slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Namespace == namespace }) {
+			list := &corev1.EventList{}
+			_ = r.Live.List(ctx, list, client.InNamespace(namespace), warningsAboutPods, client.Limit(maxEvents))
+			events = append(events, list.Items...)
+		}
+	}
+	return events
 }
 
 // remember keeps a failure until the pod is proved, so that the condition does not change with each attempt.

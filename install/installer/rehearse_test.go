@@ -28,7 +28,7 @@ func TestRehearsal_Sweep(t *testing.T) {
 		lists++
 		return next.List(ctx, into, options...)
 	}}).Build()
-	r := &Rehearsal{Live: cluster, Writer: cluster}
+	r := &Rehearsal{Live: cluster, Writer: cluster, Namespaces: []string{v1alpha1.OperandNamespace}}
 	for _, step := range []struct {
 		keep  string
 		lists int

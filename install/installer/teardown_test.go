@@ -64,7 +64,7 @@ func (watches) Free(context.Context, client.Object) error { return nil }
 func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *Reconciler {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live,
+		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live, Namespaces: engine.Namespaces{v1alpha1.OperandNamespace},
 	})
 	if err != nil {
 		t.Fatal(err)

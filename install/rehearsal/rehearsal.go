@@ -51,6 +51,8 @@ type Release struct {
 	// Phases have the objects that are going to be written, and Installed the objects of the installed version.
 	Phases    []revision.Phase
 	Installed map[object.Identity]*unstructured.Unstructured
+	// Namespaces are the namespaces with pods of rehearsals.
+	Namespaces []string
 }
 
 // Plan is a rehearsal.
@@ -124,8 +126,8 @@ func (r Release) pod(obj *unstructured.Unstructured, written sets.Set[string], p
 		return nil, "only Deployments are rehearsed", nil
 	case before == nil:
 		return nil, "it is new", nil
-	case obj.GetNamespace() != v1alpha1.OperandNamespace:
-		return nil, "only namespace " + v1alpha1.OperandNamespace + " is rehearsed", nil
+	case !slices.Contains(r.Namespaces, obj.GetNamespace()):
+		return nil, "only the namespaces of providers (" + strings.Join(r.Namespaces, ", ") + ") are rehearsed", nil
 	}
 	old, next := &appsv1.Deployment{}, &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(before.Object, old); err != nil {

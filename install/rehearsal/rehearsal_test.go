@@ -63,7 +63,7 @@ func parse(t *testing.T, manifest string) *unstructured.Unstructured {
 func plan(t *testing.T, manifests ...string) Plan {
 	t.Helper()
 	installed := parse(t, before)
-	release := Release{Version: "4.22.0-7", Phases: []revision.Phase{{}}, Installed: map[object.Identity]*unstructured.Unstructured{object.IdentityOf(installed): installed}}
+	release := Release{Version: "4.22.0-7", Phases: []revision.Phase{{}}, Installed: map[object.Identity]*unstructured.Unstructured{object.IdentityOf(installed): installed}, Namespaces: []string{"openshift-cluster-api"}}
 	for _, manifest := range manifests {
 		release.Phases[0].Objects = append(release.Phases[0].Objects, parse(t, manifest))
 	}

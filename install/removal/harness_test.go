@@ -73,7 +73,7 @@ func (noWatches) Free(context.Context, client.Object) error { return nil }
 func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster,
+		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster, Namespaces: engine.Namespaces{v1alpha1.OperandNamespace},
 	})
 	if err != nil {
 		t.Fatal(err)

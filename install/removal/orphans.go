@@ -43,6 +43,8 @@ type Orphans struct {
 	Discovery discovery.ServerResourcesInterface
 	// Rules returns the installer's permissions in a namespace; cluster-wide if it is empty.
 	Rules func(ctx context.Context, namespace string) ([]rbacv1.PolicyRule, error)
+	// Namespaces are the providers' namespaces.
+	Namespaces []string
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Writer writes to the API server.
@@ -84,18 +86,14 @@ func (o Orphans) Find(ctx context.Context, known sets.Set[string]) (found []Orph
 		log.FromContext(ctx).Info("Not searching all kinds for objects whose version does not exist", "cause", err.Error())
 	}
 	rules := map[string][]rbacv1.PolicyRule{}
-	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
+	for _, namespace := range append([]string{metav1.NamespaceAll}, o.Namespaces...) {
 		if rules[namespace], err = o.Rules(ctx, namespace); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, list := range lists {
 		for _, resource := range list.APIResources {
-			namespace, allowed := searched(rules, list.GroupVersion, resource)
-			if !allowed {
-				continue
-			}
-			orphans, err := o.ofKind(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, resource.Kind), namespace, known)
+			orphans, err := o.ofKind(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, resource.Kind), o.searched(rules, list.GroupVersion, resource), known)
 			found = append(found, orphans...)
 			if err != nil {
 				unlisted = append(unlisted, err)
@@ -107,26 +105,41 @@ func (o Orphans) Find(ctx context.Context, known sets.Set[string]) (found []Orph
 	return found, unlisted, nil
 }
 
-// searched returns the namespace to list a resource in (empty means all), and whether the installer may list and create it: it has
+// searched returns the namespaces to list a resource in (an empty one means all): there the installer may list and create it, and it has
 // written no others. So the instances of the providers' CRDs, which it may only list, cost no request.
-func searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resource metav1.APIResource) (namespace string, allowed bool) {
+func (o Orphans) searched(rules map[string][]rbacv1.PolicyRule, groupVersion string, resource metav1.APIResource) (namespaces []string) {
 	version, err := schema.ParseGroupVersion(groupVersion)
 	if err != nil || !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "delete") {
-		return "", false
+		return nil
 	}
-	for _, namespace := range []string{metav1.NamespaceAll, v1alpha1.OperandNamespace} {
-		may := func(verb string) bool {
-			return slices.ContainsFunc(rules[namespace], func(rule rbacv1.PolicyRule) bool { return rbacrule.Allows(rule, version.Group, resource.Name, verb) })
-		}
-		if (namespace == metav1.NamespaceAll || resource.Namespaced) && may("list") && may("create") {
-			return namespace, true
-		}
+	may := func(namespace string) bool {
+		return !slices.ContainsFunc([]string{"list", "create"}, func(verb string) bool {
+			return !slices.ContainsFunc(rules[namespace], func(rule rbacv1.PolicyRule) bool { return rbacrule.Allows(rule, version.Group, resource.Name, verb) })
+		})
 	}
-	return "", false
+	if may(metav1.NamespaceAll) {
+		return []string{metav1.NamespaceAll}
+	}
+	if !resource.Namespaced {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(o.Namespaces), func(namespace string) bool { return !may(namespace) })
 }
 
-// ofKind returns the orphans of one kind.
-func (o Orphans) ofKind(ctx context.Context, kind schema.GroupVersionKind, namespace string, known sets.Set[string]) ([]Orphan, error) {
+// ofKind returns the orphans of one kind in some namespaces.
+func (o Orphans) ofKind(ctx context.Context, kind schema.GroupVersionKind, namespaces []string, known sets.Set[string]) (found []Orphan, err error) {
+	for _, namespace := range namespaces {
+		more, err := o.inNamespace(ctx, kind, namespace, known)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, more...)
+	}
+	return found, nil
+}
+
+// inNamespace returns the orphans of one kind in a namespace; in all of them if it is empty.
+func (o Orphans) inNamespace(ctx context.Context, kind schema.GroupVersionKind, namespace string, known sets.Set[string]) ([]Orphan, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}

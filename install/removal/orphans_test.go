@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,32 +90,34 @@ func TestOrphans_Remove(t *testing.T) {
 	}
 }
 
-// A kind is searched where the installer may list and create it: everywhere, or in the namespace of the providers.
+// A kind is searched where the installer may list and create it: everywhere, or in namespaces of providers.
 func TestSearched(t *testing.T) {
 	rules := map[string][]rbacv1.PolicyRule{
 		"": {
 			{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"}},
 			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps", "events"}},
 		},
-		v1alpha1.OperandNamespace: {{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "clusterwide"}}},
+		"capi-system": {{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "daemonsets", "clusterwide"}}},
+		"capa-system": {{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}}},
 	}
+	searching := Orphans{Namespaces: []string{"capi-system", "capa-system"}}
 	for name, test := range map[string]struct {
-		version   string
-		resource  metav1.APIResource
-		namespace string
-		allowed   bool
+		version    string
+		resource   metav1.APIResource
+		namespaces []string
 	}{
-		"everywhere":                     {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list", "delete"}}, "", true},
-		"in the providers' namespace":    {"apps/v1", metav1.APIResource{Name: "deployments", Namespaced: true, Verbs: []string{"list", "delete"}}, v1alpha1.OperandNamespace, true},
-		"a cluster-scoped kind":          {"apps/v1", metav1.APIResource{Name: "clusterwide", Verbs: []string{"list", "delete"}}, "", false},
-		"without a permission to create": {"v1", metav1.APIResource{Name: "nodes", Verbs: []string{"list", "delete"}}, "", false},
-		"without a permission to list":   {"v1", metav1.APIResource{Name: "events", Namespaced: true, Verbs: []string{"list", "delete"}}, "", false},
-		"without permission":             {"v1", metav1.APIResource{Name: "secrets", Namespaced: true, Verbs: []string{"list", "delete"}}, "", false},
-		"not deletable":                  {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list"}}, "", false},
-		"not listable":                   {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"delete"}}, "", false},
+		"everywhere":                     {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list", "delete"}}, []string{""}},
+		"in the providers' namespaces":   {"apps/v1", metav1.APIResource{Name: "deployments", Namespaced: true, Verbs: []string{"list", "delete"}}, []string{"capi-system", "capa-system"}},
+		"in one namespace":               {"apps/v1", metav1.APIResource{Name: "daemonsets", Namespaced: true, Verbs: []string{"list", "delete"}}, []string{"capi-system"}},
+		"a cluster-scoped kind":          {"apps/v1", metav1.APIResource{Name: "clusterwide", Verbs: []string{"list", "delete"}}, nil},
+		"without a permission to create": {"v1", metav1.APIResource{Name: "nodes", Verbs: []string{"list", "delete"}}, nil},
+		"without a permission to list":   {"v1", metav1.APIResource{Name: "events", Namespaced: true, Verbs: []string{"list", "delete"}}, nil},
+		"without permission":             {"v1", metav1.APIResource{Name: "secrets", Namespaced: true, Verbs: []string{"list", "delete"}}, nil},
+		"not deletable":                  {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"list"}}, nil},
+		"not listable":                   {"v1", metav1.APIResource{Name: "configmaps", Namespaced: true, Verbs: []string{"delete"}}, nil},
 	} {
-		if namespace, allowed := searched(rules, test.version, test.resource); namespace != test.namespace || allowed != test.allowed {
-			t.Errorf("%s: %q, %t", name, namespace, allowed)
+		if got := searching.searched(rules, test.version, test.resource); !slices.Equal(got, test.namespaces) {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -20,8 +20,9 @@ import (
 // Watch reports Secrets of certificates that another actor has changed or deleted. It reads only the metadata of Secrets with the label of
 // the installer. Without the permission to watch them, changes are found every RecheckInterval.
 type Watch struct {
-	// Client watches the providers' namespace.
 	Client client.WithWatch
+	// Namespace is a namespace of providers.
+	Namespace string
 	// Changed is called with the Service of a Secret that was changed or deleted, and of each Secret after an interruption.
 	Changed func(service client.ObjectKey)
 
@@ -32,8 +33,8 @@ type Watch struct {
 }
 
 // NewWatch returns a watch that waits for Begin.
-func NewWatch(reader client.WithWatch, changed func(service client.ObjectKey)) *Watch {
-	return &Watch{Client: reader, Changed: changed, begun: make(chan struct{}), services: map[string]client.ObjectKey{}}
+func NewWatch(reader client.WithWatch, namespace string, changed func(service client.ObjectKey)) *Watch {
+	return &Watch{Client: reader, Namespace: namespace, Changed: changed, begun: make(chan struct{}), services: map[string]client.ObjectKey{}}
 }
 
 // Begin starts the watch: a certificate was issued. Further calls have no effect.
@@ -55,7 +56,7 @@ func (w *Watch) Start(ctx context.Context) error {
 		if err := w.follow(ctx); apierrors.IsForbidden(err) {
 			pause = RecheckInterval
 			if !logged {
-				log.FromContext(ctx).Info("Not watching the Secrets of serving certificates: they are checked periodically", "cause", err.Error(), "interval", RecheckInterval.String())
+				log.FromContext(ctx).Info("Not watching the Secrets of serving certificates: they are checked periodically", "namespace", w.Namespace, "cause", err.Error(), "interval", RecheckInterval.String())
 			}
 			logged = true
 		}
@@ -71,7 +72,7 @@ func (w *Watch) Start(ctx context.Context) error {
 func (w *Watch) follow(ctx context.Context) error {
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	events, err := w.Client.Watch(ctx, secrets, client.InNamespace(v1alpha1.OperandNamespace), client.HasLabels{v1alpha1.ServingCertLabel})
+	events, err := w.Client.Watch(ctx, secrets, client.InNamespace(w.Namespace), client.HasLabels{v1alpha1.ServingCertLabel})
 	if err != nil {
 		return err
 	}

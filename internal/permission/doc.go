@@ -6,8 +6,7 @@
 //
 // Each permission follows from an operation of the installer:
 //
-//   - It watches the kind of each object: cluster-wide, or in the namespace of the providers,
-//     usually the object's namespace. A watch cannot be limited to names.
+//   - It watches the kind of each object: cluster-wide, or in the namespaces of the providers. A watch cannot be limited to names.
 //   - It creates each object. The authorizer does not know the name in a create request,
 //     so "create" cannot be limited to names either.
 //   - It reads an object from the API server if the cache is stale, patches it, and

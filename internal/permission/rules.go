@@ -37,8 +37,8 @@ func (r Rule) ForCertificates() bool { return r.Why == string(forCertificates) }
 // Options are inputs besides the objects. Without UnmanagedCRDs and ExistingRules, the installer manages every CRD and has no
 // permissions yet.
 type Options struct {
-	// CachedNamespace is the namespace whose objects the installer watches.
-	CachedNamespace string
+	// CachedNamespaces are the namespaces whose objects the installer watches: it watches a kind in all of them.
+	CachedNamespaces []string
 	// CertificateAnnotation, on a Service, is the name of the Secret with the certificate that the installer issues.
 	CertificateAnnotation string
 	// Rehearsals is set for an installer that rehearses releases. Without the permission, it installs them without a rehearsal.
@@ -80,15 +80,17 @@ func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule 
 // addObject adds the permissions to install, reconcile and delete an object.
 func (n requiredPermissions) addObject(o *unstructured.Unstructured, resource schema.GroupResource, options Options) {
 	in := permissionOn(o.GetNamespace(), resource)
-	watched := in
+	watched := []string{""}
 	if in.namespace != "" {
-		watched.namespace = options.CachedNamespace // the cache holds no other namespace
+		watched = options.CachedNamespaces // the cache holds no other namespace
 	}
-	n.addVerbs(forKinds, watched, "list", "watch")
+	for _, namespace := range watched {
+		n.addVerbs(forKinds, permissionOn(namespace, resource), "list", "watch")
+	}
 	n.addVerbs(forKinds, in, "create")
 	in.Name = o.GetName()
 	n.addVerbs(forObjects, in, "get", "patch", "delete")
-	if object.GroupKind(o) == object.Deployment && options.Rehearsals && o.GetNamespace() == options.CachedNamespace {
+	if object.GroupKind(o) == object.Deployment && options.Rehearsals && slices.Contains(options.CachedNamespaces, o.GetNamespace()) {
 		n.addVerbs(forRehearsals, permissionOn(o.GetNamespace(), schema.GroupResource{Resource: "pods"}), Rehearsals(o.GetNamespace()).Verbs...)
 	}
 	if secret := o.GetAnnotations()[options.CertificateAnnotation]; secret != "" && o.GetKind() == "Service" {

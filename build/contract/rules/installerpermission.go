@@ -50,7 +50,7 @@ func newInstaller(b *contract.Bundle) (installer, error) {
 // the installer compute them.
 func (i installer) missing(objects ...*unstructured.Unstructured) []rbac.Rule {
 	rules := permission.MinimalRules(objects, permission.Options{
-		CachedNamespace: i.namespace, CertificateAnnotation: v1alpha1.ServingCertAnnotation, ExistingRules: i.held, Resource: i.definedResource,
+		CachedNamespaces: []string{i.namespace}, CertificateAnnotation: v1alpha1.ServingCertAnnotation, ExistingRules: i.held, Resource: i.definedResource,
 	})
 	return slices.DeleteFunc(rules, rbac.Rule.ForCertificates) // deploy/kubernetes grants them
 }
