@@ -27,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // crdScheme has the kinds of CRDs and CompatibilityRequirements.
@@ -134,6 +135,61 @@ func TestRetention_OfADeletedCRD(t *testing.T) {
 		progress, err := remover.progressOf(t.Context(), engine.Removal{Phases: []engine.RemovedPhase{{Name: "core"}}}, map[string][]retainedCRD{"core": {got}})
 		if err != nil || len(progress.Deleted) != map[bool]int{true: 1}[deleted] || len(progress.Retained) != map[bool]int{false: 1}[deleted] {
 			t.Errorf("deleted %t: %+v, %v", deleted, progress, err)
+		}
+	}
+}
+
+// A CRD without instances does not stay, nor one that another version controls. If the instances are unknown, nothing is decided.
+func TestRetention_WithoutInstances(t *testing.T) {
+	down := errors.New("down")
+	for name, test := range map[string]struct {
+		owner string
+		list  error
+	}{
+		"no instance":     {"4.22.0-1", nil},
+		"another version": {"4.22.0-2", down},
+		"unknown":         {"4.22.0-1", down},
+	} {
+		crd := controlledBy(t, "4.22.0-1", machines())
+		crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+		cluster := interceptor.NewClient(fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(crd).Build(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return test.list
+			},
+		})
+		remover := removerOf(t, cluster)
+		got, err := remover.retention(t.Context(), test.owner, machinesCRD)
+		if got != (retainedCRD{}) || (err != nil) != (name == "unknown") || len(remover.marked) > 0 {
+			t.Errorf("%s: %+v, %v, marked %v", name, got, err, remover.marked)
+		}
+		now := machines()
+		if err := cluster.Get(t.Context(), client.ObjectKey{Name: machinesCRD}, now); err != nil || allowsAdoption(now) {
+			t.Errorf("%s: adoptable: %t, %v", name, allowsAdoption(now), err)
+		}
+	}
+}
+
+// The progress of a removal tells why an object still exists.
+func TestDeletionState(t *testing.T) {
+	blocked := settings("blocked")
+	blocked.SetFinalizers([]string{"example.com/hold"})
+	blocked.SetDeletionTimestamp(new(metav1.Now()))
+	remover := removerOf(t, fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(settings("kept"), blocked).Build())
+	down := removerOf(t, interceptor.NewClient(fake.NewClientBuilder().WithScheme(crdScheme(t)).Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("down")
+		},
+	}))
+	for name, test := range map[string]struct {
+		of    *Remover
+		want  string
+		fails bool
+	}{
+		"gone": {remover, "", false}, "kept": {remover, "", false}, "blocked": {remover, "blocked by finalizer example.com/hold", false}, "unknown": {down, "", true},
+	} {
+		got, err := test.of.deletionState(t.Context(), engine.Reference{Identity: object.IdentityOf(settings(name)), APIVersion: "v1"})
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") || (err != nil) != test.fails {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }
