@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -417,6 +419,39 @@ func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Another controller writes an object as long as its annotation tells it to. So an adopted object loses the annotation before the objects of the
+// next phase are adopted, not at the end of all adoptions.
+func TestCollision_AdoptedObjectLosesInstructionsAtOnce(t *testing.T) {
+	h := newHarness(t)
+	manifests := []string{crd("firsts", "First"), configMap("last", "ours")}
+	annotations, labels := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways, injectCA: "a/b"}, map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}
+	for _, manifest := range manifests {
+		theirs := &unstructured.Unstructured{}
+		h.must(decode(manifest, theirs))
+		theirs.SetAnnotations(annotations)
+		theirs.SetLabels(labels)
+		h.must(h.Create(t.Context(), theirs))
+	}
+	h.release(core(), aws(manifests...))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	var patched []string
+	for _, write := range h.requests.take() {
+		if name := path.Base(write.path); write.method == http.MethodPatch && !write.dryRun && (strings.HasPrefix(name, "firsts.") || name == "last") {
+			patched = append(patched, name)
+		}
+	}
+	crdName := "firsts.infrastructure.cluster.x-k8s.io"
+	if diff := cmp.Diff([]string{crdName, crdName, "last", "last"}, patched); diff != "" {
+		t.Errorf("applies, and removals of the annotations (-want +got):\n%s", diff)
+	}
+	for _, adopted := range []*unstructured.Unstructured{h.object(crdKind, "", crdName), h.object("v1/ConfigMap", namespace, "last")} {
+		if _, annotated := adopted.GetAnnotations()[injectCA]; annotated || adopted.GetLabels()["kustomize.toolkit.fluxcd.io/name"] != "" {
+			t.Errorf("%s has annotations %v and labels %v", adopted.GetName(), adopted.GetAnnotations(), adopted.GetLabels())
+		}
+	}
 }
 
 func TestUpgrade_UnavailableReleaseKeepsPreviousRunning(t *testing.T) {

@@ -274,8 +274,9 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 			a.err = errors.Join(a.err, err)
 			return a
 		}
-		if how.Adopt.IsSuperset(decision.Adopt) {
-			a.err = errors.Join(a.err, r.Adopter.Finish(ctx, rev, a.result))
+		// At once: until then, another controller can follow instructions of an adopted object and write it after each apply.
+		errFinished := r.Adopter.Finish(ctx, rev, a.result)
+		if a.err = errors.Join(a.err, errFinished); errFinished != nil || how.Adopt.IsSuperset(decision.Adopt) {
 			return a
 		}
 		how.Adopt = how.Adopt.Union(decision.Adopt)
