@@ -35,7 +35,7 @@ const checkExample = `  # Before the installation, with the images that it will 
 
 // checkOptions are the flags of check.
 type checkOptions struct {
-	cluster clusterFlags
+	cluster cli.ClusterFlags
 	format  cli.Output
 	pre     bool
 	// imagesJSON is a file; empty for the installed one.
@@ -54,7 +54,7 @@ func newCheck() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return options.run(cmd) },
 	}
-	options.cluster.register(cmd)
+	options.cluster.Register(cmd)
 	options.format.Register(cmd)
 	cmd.Flags().BoolVar(&options.pre, "pre", false, "test only whether the installer can be installed")
 	cmd.Flags().StringVar(&options.imagesJSON, "images-json", "", "`file` with the images to read (default the installed one, without --pre); - is stdin")
@@ -67,7 +67,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if o.skipRegistries && o.imagesJSON != "" {
 		return cli.WrongUsage(errors.New("--images-json cannot be used with --skip-registries"))
 	}
-	config, err := o.cluster.config()
+	config, err := o.cluster.Config()
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := o.cluster.connect()
+	cluster, err := o.cluster.Connect()
 	if err != nil {
 		return err
 	}

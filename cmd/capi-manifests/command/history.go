@@ -34,7 +34,7 @@ const historyExample = `  # List the versions
 
 // historyOptions are the flags of history.
 type historyOptions struct {
-	cluster clusterFlags
+	cluster cli.ClusterFlags
 	format  cli.Output
 	// diff is the version whose differences are shown; empty for the list.
 	diff  string
@@ -53,7 +53,7 @@ func newHistory() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return options.run(cmd) },
 	}
-	options.cluster.register(cmd)
+	options.cluster.Register(cmd)
 	options.format.Register(cmd)
 	cmd.Flags().StringVar(&options.diff, "diff", "", "`version` whose differences from the version before are shown, such as 4.22.1-2")
 	cmd.Flags().BoolVar(&options.full, "full", false, "show folded changes of --diff too")
@@ -67,7 +67,7 @@ func (o *historyOptions) run(cmd *cobra.Command) error {
 	if o.full && o.diff == "" {
 		return cli.WrongUsage(errors.New("--full requires --diff"))
 	}
-	cluster, err := o.cluster.connect()
+	cluster, err := o.cluster.Connect()
 	if err != nil {
 		return err
 	}

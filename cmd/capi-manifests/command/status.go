@@ -67,7 +67,7 @@ const statusExample = `  # Show the installed version and the progress
 
 // statusOptions are the flags of status.
 type statusOptions struct {
-	cluster     clusterFlags
+	cluster     cli.ClusterFlags
 	format      rollout.Format
 	color       term.ColorMode
 	watch, wait bool
@@ -89,7 +89,7 @@ func newStatus() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cli.StatusUsage(options.run(cmd)) },
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.StatusUsage(cli.FlagError(cmd, err)) })
-	options.cluster.register(cmd)
+	options.cluster.Register(cmd)
 	flags := cmd.Flags()
 	flags.VarP(term.FormatFlag(&options.format, rollout.Formats()), "output", "o", "format of the report: "+strings.Join(rollout.Formats(), ", "))
 	flags.BoolVarP(&options.watch, "watch", "w", false, "show each change")
@@ -107,7 +107,7 @@ func (o *statusOptions) run(cmd *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	cluster, err := o.cluster.connect()
+	cluster, err := o.cluster.Connect()
 	if err != nil {
 		return err
 	}

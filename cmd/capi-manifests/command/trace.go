@@ -28,7 +28,7 @@ const traceExample = `  # Find the image and the file of a CRD
 
 // traceOptions are the flags of trace.
 type traceOptions struct {
-	cluster   clusterFlags
+	cluster   cli.ClusterFlags
 	format    cli.Output
 	namespace string
 }
@@ -44,14 +44,14 @@ func newTrace() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
 	}
-	options.cluster.register(cmd)
+	options.cluster.Register(cmd)
 	options.format.Register(cmd)
 	cmd.Flags().StringVarP(&options.namespace, "namespace", "n", "", "`namespace` of the object (default all namespaces)")
 	return cmd
 }
 
 func (o *traceOptions) run(cmd *cobra.Command, kind, name string) error {
-	cluster, err := o.cluster.connect()
+	cluster, err := o.cluster.Connect()
 	if err != nil {
 		return err
 	}

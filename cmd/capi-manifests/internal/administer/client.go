@@ -16,9 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 )
 
-// Apply sends patches to the API server of a configuration. With dryRun the API server checks them and stores nothing. Errors
+// send sends patches to the API server of a configuration. With dryRun the API server checks them and stores nothing. Errors
 // are of type *installed.AccessError.
-func Apply(ctx context.Context, config *rest.Config, patches []Patch, dryRun bool) error {
+func send(ctx context.Context, config *rest.Config, patches []change, dryRun bool) error {
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return &installed.AccessError{Subject: "API server " + config.Host, Err: err, Permanent: true}
@@ -36,7 +36,7 @@ func Apply(ctx context.Context, config *rest.Config, patches []Patch, dryRun boo
 }
 
 // failed explains the error of a patch.
-func failed(server string, patch Patch, err error) *installed.AccessError {
+func failed(server string, patch change, err error) *installed.AccessError {
 	answer := apierrors.APIStatus(nil)
 	rejected := &installed.AccessError{
 		Subject: "API server " + server, Permanent: errors.As(err, &answer), Err: fmt.Errorf("patching %s %s: %w", patch.Resource.GroupResource(), patch.Name, err),

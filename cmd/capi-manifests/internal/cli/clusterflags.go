@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli
 
 import (
 	"cmp"
@@ -10,37 +10,37 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 )
 
-// clusterFlags select a cluster, like the flags of kubectl.
-type clusterFlags struct{ kubeconfig, context, namespace string }
+// ClusterFlags select a cluster, like the flags of kubectl.
+type ClusterFlags struct{ kubeconfig, context, namespace string }
 
-func (f *clusterFlags) register(cmd *cobra.Command) {
+// Register adds the flags to a command.
+func (f *ClusterFlags) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster (default $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&f.namespace, "installer-namespace", "", "`namespace` of the installer (default "+v1alpha1.OpenShiftNamespaces.Operator+" in OpenShift, "+v1alpha1.KubernetesNamespaces.Operator+" in other clusters)")
 	flags.StringVar(&f.context, "context", "", "`name` of the context in the kubeconfig (default the current context)")
-	_ = cmd.RegisterFlagCompletionFunc("context", f.completeContext) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return f.contexts(), cobra.ShellCompDirectiveNoFileComp
+	}) // the flag exists
 }
 
 // loader returns the configuration that the flags, the environment and the home directory select.
-func (f *clusterFlags) loader() clientcmd.ClientConfig {
+func (f *ClusterFlags) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
 }
 
-func (f *clusterFlags) completeContext(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// connect returns the clients of the cluster, without a request.
-func (f *clusterFlags) connect() (*installed.Cluster, error) {
-	config, err := f.config()
+// Connect returns the clients of the cluster, without a request.
+func (f *ClusterFlags) Connect() (*installed.Cluster, error) {
+	config, err := f.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,28 @@ func (f *clusterFlags) connect() (*installed.Cluster, error) {
 	return cluster, nil
 }
 
+// Config returns the configuration of the client.
+func (f *ClusterFlags) Config() (*rest.Config, error) {
+	config, err := f.loader().ClientConfig()
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	return config, nil
+}
+
+// KubectlFlags returns the flags of kubectl that select the same cluster.
+func (f *ClusterFlags) KubectlFlags() (flags []string) {
+	if f.kubeconfig != "" {
+		flags = append(flags, "--kubeconfig="+f.kubeconfig)
+	}
+	if f.context != "" {
+		flags = append(flags, "--context="+f.context)
+	}
+	return flags
+}
+
 // explain explains an invalid kubeconfig, with the contexts that it has.
-func (f *clusterFlags) explain(err error) *installed.AccessError {
+func (f *ClusterFlags) explain(err error) *installed.AccessError {
 	if clientcmd.IsEmptyConfig(err) {
 		err = errors.New("no cluster is configured")
 	}
@@ -68,7 +88,7 @@ func (f *clusterFlags) explain(err error) *installed.AccessError {
 }
 
 // contexts returns the names of the contexts in the kubeconfig, sorted; nothing if it cannot be read.
-func (f *clusterFlags) contexts() []string {
+func (f *ClusterFlags) contexts() []string {
 	config, err := f.loader().RawConfig()
 	if err != nil {
 		return nil
