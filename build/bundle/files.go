@@ -23,15 +23,9 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("writing %s: %v", e.Path, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// WriteFiles creates dir and writes files to it. It first writes all files to a
-// temporary directory and then renames them into dir. Names are base names. If ctx
-// ends before the renames, nothing changes. Errors are of type *WriteError.
-func WriteFiles(ctx context.Context, dir string, files map[string][]byte) error {
-	return WriteDirs(ctx, map[string]map[string][]byte{dir: files})
-}
-
-// WriteDirs is WriteFiles for several directories, by their paths. It renames no
-// file before all files of all directories are written.
+// WriteDirs creates directories and writes files to them: contents by the path of the directory and the base name of the file.
+// It first writes all files to temporary directories and then renames them. If ctx ends before the renames, nothing changes.
+// Errors are of type *WriteError.
 func WriteDirs(ctx context.Context, dirs map[string]map[string][]byte) (err error) {
 	var prepared []preparedFiles
 	defer func() {

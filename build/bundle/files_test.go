@@ -16,7 +16,7 @@ import (
 func TestWriteFiles_ReplacesFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "capi-manifests")
 	for _, text := range []string{"one", "two"} {
-		if err := bundle.WriteFiles(t.Context(), dir, map[string][]byte{"a": []byte(text), "b": []byte(text)}); err != nil {
+		if err := bundle.WriteDirs(t.Context(), map[string]map[string][]byte{dir: {"a": []byte(text), "b": []byte(text)}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range []string{"a", "b"} {
@@ -35,7 +35,7 @@ func TestWriteFiles_InvalidDirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := bundle.WriteFiles(t.Context(), filepath.Join(file, "below"), map[string][]byte{"a": nil})
+	err := bundle.WriteDirs(t.Context(), map[string]map[string][]byte{filepath.Join(file, "below"): {"a": nil}})
 	var writeError *bundle.WriteError
 	if !errors.As(err, &writeError) || !errors.As(err, new(*fs.PathError)) {
 		t.Errorf("got %v", err)

@@ -317,7 +317,7 @@ func TestWriteLayout_WritesNothingAfterCancel(t *testing.T) {
 	dir := t.TempDir()
 	image := packed(t, nil, bundleOf(configMap))
 	for _, err := range []error{
-		bundle.WriteFiles(ctx, filepath.Join(dir, "files"), map[string][]byte{"a": nil}),
+		bundle.WriteDirs(ctx, map[string]map[string][]byte{filepath.Join(dir, "files"): {"a": nil}}),
 		pack.WriteLayout(ctx, filepath.Join(dir, "layout"), image, ""),
 		pack.WriteArchive(ctx, filepath.Join(dir, "archive.tar"), image, ""),
 	} {

@@ -72,7 +72,7 @@ func check(t *testing.T, provider fixture.Provider, metadata []byte) {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	if err := bundle.WriteFiles(t.Context(), filepath.Join(root, release.Dir), release.Files); err != nil {
+	if err := bundle.WriteDirs(t.Context(), map[string]map[string][]byte{filepath.Join(root, release.Dir): release.Files}); err != nil {
 		t.Fatal(err)
 	}
 	label := path.Dir(release.Dir)

@@ -14,8 +14,9 @@ import (
 	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionreport"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/localserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
@@ -113,7 +114,7 @@ func (o *extensionTest) args(cmd *cobra.Command, args []string) error {
 func (o *extensionTest) run(cmd *cobra.Command, args []string) (err error) {
 	options := extension.Options{Settings: o.settings}
 	if o.topology != "" {
-		if options.Topology, err = extensionserver.ReadTopology(o.topology); err != nil {
+		if options.Topology, err = source.ReadTopology(o.topology); err != nil {
 			return err
 		}
 	}
@@ -134,10 +135,10 @@ func (o *extensionTest) run(cmd *cobra.Command, args []string) (err error) {
 // connect returns a client of the server, its name, and a function that stops the server if it was started.
 func (o *extensionTest) connect(cmd *cobra.Command, args []string) (client extension.Client, name string, stop func() error, err error) {
 	if o.exec == "" {
-		client, err = extensionserver.Client(args[0], o.caBundle)
+		client, err = source.ExtensionClient(args[0], o.caBundle)
 		return client, args[0], func() error { return nil }, err
 	}
-	server, err := extensionserver.Start(cmd.Context(), extensionserver.Program{Path: o.exec, Args: args, Port: int(o.port), Timeout: o.startTimeout})
+	server, err := localserver.Start(cmd.Context(), localserver.Program{Path: o.exec, Args: args, Port: int(o.port), Timeout: o.startTimeout})
 	if err != nil {
 		return nil, "", nil, err
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionreport"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
 
 // extensionServer holds the flags of validate for a server of Runtime Extensions.
@@ -30,7 +30,7 @@ func (e *extensionServer) add(cmd *cobra.Command, result *findings.Report) error
 		}
 		return nil
 	}
-	client, err := extensionserver.Client(e.url, e.caBundle)
+	client, err := source.ExtensionClient(e.url, e.caBundle)
 	if err != nil {
 		return err
 	}

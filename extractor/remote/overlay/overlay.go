@@ -45,11 +45,6 @@ func New(limits Limits) *Overlay {
 // Size returns the size of the visible files of bundles, in bytes.
 func (v *Overlay) Size() int64 { return v.size }
 
-// IsEmpty reports whether no layer has an entry or a whiteout at a root of bundles.
-func (v *Overlay) IsEmpty() bool {
-	return len(v.visible)+len(v.refusals)+len(v.whiteouts)+len(v.opaques) == 0
-}
-
 // Add adds the index of the next lower layer. It returns an error if the layer is invalid or a limit is exceeded.
 func (v *Overlay) Add(layer v1.Hash, p *Index) error {
 	if err := p.Err(); err != nil {

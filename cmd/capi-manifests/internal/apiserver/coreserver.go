@@ -3,17 +3,13 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/localserver"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
-	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
@@ -88,82 +84,31 @@ func StartCore(ctx context.Context, program, kubeconfig string, config *rest.Con
 	if err != nil {
 		return nil, nil, err
 	}
+	stop = func() { _ = served.Stop() }
 	server = &CoreServer{cluster: cluster, schemas: map[schema.GroupVersionKind]map[string]any{}}
 	if err := server.define(ctx, filepath.Join(programDir(program), filepath.Base(coreProgram.module)), served); err != nil {
-		served.stop()
-		return nil, nil, fmt.Errorf("starting the webhooks of Cluster API's core provider: %w\n%s", err, strings.TrimSpace(served.output.String()))
+		stop()
+		return nil, nil, fmt.Errorf("starting the webhooks of Cluster API's core provider: %w%s", err, served.Output())
 	}
-	return server, served.stop, nil
+	return server, stop, nil
 }
 
-// webhookServer is the running program of the webhooks.
-type webhookServer struct {
-	// address has the host and the port.
-	address  string
-	caBundle []byte
-	// output is read after stop.
-	output *bytes.Buffer
-	stop   func()
+// serveWebhooks runs the program for as long as this process runs.
+func serveWebhooks(ctx context.Context, program, kubeconfig string) (*localserver.Server, error) {
+	return localserver.Start(ctx, localserver.Program{Path: program, UntilEOF: true, Timeout: patience, Args: []string{
+		"--until-eof", "--cert-dir={cert-dir}", "--port={port}", "--kubeconfig=" + kubeconfig, "--feature-gates=ClusterTopology=true,RuntimeSDK=true",
+	}})
 }
 
-// serveWebhooks runs the program with a new certificate, for as long as this process runs.
-func serveWebhooks(ctx context.Context, program, kubeconfig string) (*webhookServer, error) {
-	const host = "127.0.0.1"
-	serving, caBundle, err := certificate.NewServing(time.Now().Add(24*time.Hour), host)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "corewebhooks-")
-	if err != nil {
-		return nil, err
-	}
-	port, err := freePort(ctx, host)
-	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "tls.crt"), serving.Certificate, 0o600), os.WriteFile(filepath.Join(dir, "tls.key"), serving.Key, 0o600))
-	command := exec.Command(program, "--until-eof", "--cert-dir="+dir, "--port="+strconv.Itoa(port), "--kubeconfig="+kubeconfig, //nolint:noctx // closing its input ends it
-		"--feature-gates=ClusterTopology=true,RuntimeSDK=true")
-	s := &webhookServer{address: net.JoinHostPort(host, strconv.Itoa(port)), caBundle: caBundle, output: &bytes.Buffer{}}
-	command.Stdout, command.Stderr = s.output, s.output
-	stdin, errStdin := command.StdinPipe()
-	if err = errors.Join(err, errStdin); err == nil {
-		err = command.Start()
-	}
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("starting %s: %w", program, err)
-	}
-	s.stop = func() {
-		_ = stdin.Close()
-		kill := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
-		defer kill.Stop()
-		_ = command.Wait() // its exit code is irrelevant
-		_ = os.RemoveAll(dir)
-	}
-	return s, nil
-}
-
-// freePort returns a port without a listener. Another process can take it before the program does, which then fails.
-func freePort(ctx context.Context, host string) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(port)
-}
-
-// connect points a client configuration of the manifests at the program.
-func (s *webhookServer) connect(clientConfig map[string]any, path string) {
+// connect points a client configuration of the manifests at a server.
+func connect(clientConfig map[string]any, to *localserver.Server, path string) {
 	delete(clientConfig, "service")
-	clientConfig["url"] = "https://" + s.address + path
-	clientConfig["caBundle"] = base64.StdEncoding.EncodeToString(s.caBundle)
+	clientConfig["url"] = to.URL + path
+	clientConfig["caBundle"] = base64.StdEncoding.EncodeToString(to.CABundle)
 }
 
 // define creates the CRDs and the webhooks of the directory of Cluster API's module, and waits until the API server calls the webhooks.
-func (c *CoreServer) define(ctx context.Context, dir string, served *webhookServer) error {
+func (c *CoreServer) define(ctx context.Context, dir string, served *localserver.Server) error {
 	var crds []*unstructured.Unstructured
 	for _, name := range append([]string{coreCRDs}, kubeadmCRDs...) {
 		objects, err := readObjects(filepath.Join(dir, name))
@@ -173,7 +118,7 @@ func (c *CoreServer) define(ctx context.Context, dir string, served *webhookServ
 		for _, crd := range objects {
 			if name == coreCRDs {
 				clientConfig := map[string]any{}
-				served.connect(clientConfig, "/convert")
+				connect(clientConfig, served, "/convert")
 				conversion := map[string]any{"strategy": "Webhook", "webhook": map[string]any{"clientConfig": clientConfig, "conversionReviewVersions": []any{"v1"}}}
 				object.MapAt(crd.Object, "spec")["conversion"] = conversion
 			}
@@ -192,7 +137,7 @@ func (c *CoreServer) define(ctx context.Context, dir string, served *webhookServ
 		}
 		for _, webhook := range object.MapsAt(o.Object, "webhooks") {
 			clientConfig := object.MapAt(webhook, "clientConfig")
-			served.connect(clientConfig, object.TextAt(clientConfig, "service", "path"))
+			connect(clientConfig, served, object.TextAt(clientConfig, "service", "path"))
 		}
 		errs = append(errs, c.cluster.send(ctx, o, false))
 	}

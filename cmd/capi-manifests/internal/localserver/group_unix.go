@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package extensionserver
+package localserver
 
 import (
 	"os/exec"

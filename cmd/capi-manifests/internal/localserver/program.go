@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extensionserver runs the program of a Runtime Extension on loopback.
-package extensionserver
+// Package localserver runs a program that serves HTTPS on loopback, such as one of Runtime Extensions.
+package localserver
 
 import (
 	"bytes"
@@ -57,6 +57,8 @@ type Program struct {
 	Args []string
 	// Port is the port of a program that always listens on the same one; zero means a free one.
 	Port int
+	// UntilEOF is true for a program that runs until its standard input ends, so that it also ends with this process.
+	UntilEOF bool
 	// Timeout limits the time until the program accepts connections.
 	Timeout time.Duration
 }
@@ -84,6 +86,11 @@ func Start(ctx context.Context, program Program) (*Server, error) {
 	s.process.Env = append(os.Environ(), portVariable+"="+strconv.Itoa(port), certDirVariable+"="+s.dir)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
 	ownGroup(s.process)
+	if program.UntilEOF {
+		if _, err := s.process.StdinPipe(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(s.dir))
+		}
+	}
 	s.process.WaitDelay = time.Second // children may keep its output open
 	if err := s.process.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", program.Path, err), os.RemoveAll(s.dir))
@@ -180,6 +187,9 @@ func (s *Server) Stop() error {
 	<-s.ended
 	return os.RemoveAll(s.dir)
 }
+
+// Output returns the end of the output of the program, after a line break; empty if there is none.
+func (s *Server) Output() string { return s.output.String() }
 
 // lastOutput keeps the end of the output of a program.
 type lastOutput struct {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package extensionserver
+package source
 
 import (
 	"fmt"
 	"os"
 
 	"github.com/capi-installer/capi-installer/build/extension"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
 
-// Client returns a client of a running server. An empty name of the file with the authorities stands for the system's
+// ExtensionClient returns a client of a running server of Runtime Extensions. An empty name of the file with the authorities stands for the system's
 // authorities.
-func Client(url, caFile string) (extension.Client, error) {
+func ExtensionClient(url, caFile string) (extension.Client, error) {
 	var authorities []byte
 	if caFile != "" {
 		var err error
@@ -22,7 +21,7 @@ func Client(url, caFile string) (extension.Client, error) {
 	}
 	client, err := extension.NewClient(url, authorities)
 	if err != nil {
-		return nil, &source.ArgumentError{Err: err}
+		return nil, &ArgumentError{Err: err}
 	}
 	return client, nil
 }
@@ -35,7 +34,7 @@ func ReadTopology(file string) (*extension.Topology, error) {
 	}
 	topology, err := extension.ReadTopology(content)
 	if err != nil {
-		return nil, &source.InvalidError{Err: fmt.Errorf("reading %s: %w", file, err)}
+		return nil, &InvalidError{Err: fmt.Errorf("reading %s: %w", file, err)}
 	}
 	return topology, nil
 }
