@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // neverReady is the manifest of a Deployment without a node.
@@ -84,14 +86,31 @@ func TestVersions_StuckOneInterceptsRequests(t *testing.T) {
 	}
 }
 
-// A webhook that the installed version has too stays. The condition has the command that deletes it, and then the way back is open.
-func TestVersions_StuckOneHasTheInstalledWebhook(t *testing.T) {
+// A webhook that the installed version has too is not changed by a version whose pods never get ready, so the way back needs no command.
+func TestVersions_StuckOneLeavesTheInstalledWebhook(t *testing.T) {
 	h := newHarness(t)
 	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
 	h.release(core(configMap("settings", "1"), sound), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{neverReady("capi"), configMap("settings", "2"), deadWebhook}}, aws())
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment "+namespace+"/capi")
+	if policy := object.TextAt(object.MapsAt(h.object(webhookKind, "", "dead.example.com").Object, "webhooks")[0], "failurePolicy"); policy != "Ignore" {
+		t.Errorf("the webhook has failure policy %s, want the installed one", policy)
+	}
+	h.release(core(configMap("settings", "3")), aws())
+	h.settled("4.22.0-3")
+}
+
+// A webhook that the installed version has too stays, if the pods of its component were ready before another component got stuck. The condition has
+// the command that deletes it, and then the way back is open.
+func TestVersions_StuckOneHasTheInstalledWebhook(t *testing.T) {
+	h := newHarness(t)
+	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
+	h.release(core(configMap("settings", "1"), sound), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.release(core(configMap("settings", "2"), deadWebhook), awsWith(neverReady("capa")))
 	h.rejectsConfigMaps()
 	h.release(core(configMap("settings", "3")), aws())
 	command := "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io dead.example.com"

@@ -5,8 +5,10 @@ package install_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,15 +35,22 @@ var breakages = []struct {
 	{name: "webhook", cause: "failed calling webhook", arrange: (*harness).refusePods},
 }
 
-// A release whose CRD stores instances in a new version, and whose pods never work, is replaced by the previous release, which lacks that
-// version. No pod answers the conversion webhook.
-func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
+// A release with another storage version, whose pods never work, is replaced by the previous release, which lacks that version. The storage
+// version has not switched, so no instance is written.
+func TestWayBack_BeforeTheStorageVersionSwitches(t *testing.T) {
 	h := newHarness(t)
 	good := func() { h.release(core(), aws(crd("machines", "Machine"))) }
 	good()
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	check := h.instances("v1beta1", 3)
+	var written atomic.Int64
+	h.onRequest.Store(new(func(request *http.Request) *http.Response {
+		if ofMigration(request) {
+			written.Add(1)
+		}
+		return nil
+	}))
 	revision := 1
 	for _, test := range breakages {
 		t.Run(test.name, func(t *testing.T) {
@@ -52,8 +61,8 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 			h.release(core(), awsWith(append(converted(), stuck("capa"))...))
 			revision++
 			h.reports("InstallerProgressing", "RollingOut", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", test.cause, "1 CRD(s) switch to v1beta2")
-			if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) {
-				t.Fatalf("the CRD has not switched: %v", stored)
+			if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) {
+				t.Fatalf("the CRD has switched: %v", stored)
 			}
 			began := time.Now()
 			good()
@@ -68,6 +77,30 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 			check("v1beta1")
 		})
 	}
+	if n := written.Load(); n > 0 {
+		t.Errorf("%d writes of a migration, want none", n)
+	}
+}
+
+// A release that has switched the storage version is replaced by the previous release, which lacks that version, although nothing answers the
+// conversion webhook: the instances were not written since.
+func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	check := h.instances("v1beta1", 3)
+	h.release(core(), awsWith(append(converted(), deployment("capa", placeholder))...))
+	h.settled("4.22.0-2")
+	if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) {
+		t.Fatalf("the CRD has not switched: %v", stored)
+	}
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.settled("4.22.0-3")
+	if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) {
+		t.Errorf("stored versions are %v", stored)
+	}
+	check("v1beta1")
 }
 
 // exhaustPods creates a quota that admits no further pod. An administrator accepts it: otherwise, the preflight stops the release.

@@ -48,6 +48,7 @@ type Engine struct {
 	Changes *Changes
 
 	revisions *machinery.RevisionEngine
+	live      client.Reader
 	versions  *versionReader
 	mapper    meta.RESTMapper
 	watches   Watches
@@ -58,7 +59,8 @@ type Engine struct {
 
 // Apply has the options of applying a revision.
 type Apply struct {
-	// Ordered applies a phase only when the previous one is complete. Otherwise all phases
+	// Ordered applies a phase only when the previous one is complete, and has the storage versions of CRDs and the webhook configurations wait for
+	// the pods of their component. Otherwise all phases
 	// are applied: they were complete before, and an object that becomes unready must not
 	// block later phases.
 	Ordered bool
@@ -157,8 +159,8 @@ func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...
 	common := append(further, engineOptions, sharedWith(rev, how.Older))
 	var out Result
 	var failed []error
-	for _, phase := range rev.Phases {
-		result, err := e.applyPhase(ctx, rev, phase, how, append(reconcileOptions(phase, e.pausing(ctx, phase, how)), common...))
+	for _, part := range partsOf(rev.Phases) {
+		result, err := e.applyPart(ctx, rev, part, how, common)
 		out.Phases = append(out.Phases, result...)
 		failed = append(failed, err)
 		if apierrors.IsTooManyRequests(err) || how.Ordered && (err != nil || !(Result{Phases: result}).Complete()) {
@@ -168,29 +170,56 @@ func (e *Engine) apply(ctx context.Context, rev Revision, how Apply, further ...
 	return out, errors.Join(failed...)
 }
 
+// applyPart applies the phases of a component. In a rollout, the objects that wait for its pods are applied when these are ready.
+func (e *Engine) applyPart(ctx context.Context, rev Revision, part []revision.Phase, how Apply, common []boxcutter.RevisionReconcileOption) (found []Phase, err error) {
+	hold := holder{Engine: e, part: part, how: how}
+	var failed []error
+	for _, phase := range part {
+		result, err := e.applyPhase(ctx, rev, phase, hold, common)
+		found = append(found, result...)
+		failed = append(failed, err)
+		if apierrors.IsTooManyRequests(err) || how.Ordered && (err != nil || !allButHeld(result)) {
+			return found, errors.Join(failed...)
+		}
+	}
+	if !how.Ordered {
+		return found, errors.Join(failed...)
+	}
+	return e.release(ctx, rev, hold, found, common)
+}
+
 // applyPhase applies one phase, unless it has not changed. Each phase is a boxcutter
 // revision of its own, so that only its CRDs are unpacked.
-func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Phase, how Apply, options []boxcutter.RevisionReconcileOption) ([]Phase, error) {
-	if kept, unchanged := e.kept.unchanged(ctx, rev, phase.Name); unchanged {
+func (e *Engine) applyPhase(ctx context.Context, rev Revision, phase revision.Phase, hold holder, common []boxcutter.RevisionReconcileOption) ([]Phase, error) {
+	if kept, unchanged := e.kept.unchanged(ctx, rev, phase.Name); unchanged && (hold.active() || !kept.holds()) {
 		return []Phase{kept}, nil
 	}
-	if how.Prepare != nil {
-		if err := how.Prepare(ctx, phase); err != nil {
+	if hold.how.Prepare != nil {
+		if err := hold.how.Prepare(ctx, phase); err != nil {
 			return nil, err
 		}
 	}
-	whole, err := e.unpacked(ctx, rev, phase)
+	desired, err := e.desired(ctx, rev, phase)
 	if err != nil {
 		return nil, err
 	}
+	objects, held, err := hold.of(ctx, phase, desired)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 { // all of them wait
+		return withHeld([]Phase{{Name: phase.Name, Complete: true}}, held), nil
+	}
 	asOf := e.Changes.Count()
 	e.versions.reset()
-	result, err := e.revisions.Reconcile(ctx, whole, options...)
+	whole := e.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
+	result, err := e.revisions.Reconcile(ctx, whole, append(reconcileOptions(phase, e.pausing(ctx, phase, hold.how)), common...)...)
 	found, err := e.Owners.phasesOf(phase.Name, result, err)
 	if rejection := unserved(e.mapper, phase, err); rejection != nil {
 		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil
 	}
 	e.versions.withoutEffect(found)
+	found = withHeld(found, held)
 	e.kept.keep(rev, found, asOf)
 	return found, err
 }

@@ -113,7 +113,7 @@ func Assemble(of Parts) (*Engine, error) {
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, writer: writer,
+		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, writer: writer, live: live,
 		kept:      keeper{versions: of.Versions, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil

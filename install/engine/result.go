@@ -54,6 +54,8 @@ type Phase struct {
 	Objects []Object
 	// Rejection is set if the API server rejects objects of the phase, so that none was written.
 	Rejection *Rejection
+	// ready is set when every object is as desired and ready, except those that wait for the pods of their component.
+	ready bool
 }
 
 // Object is the result of applying an object.
@@ -69,6 +71,8 @@ type Object struct {
 	Reason string
 	// Cause keeps the pods of a late Deployment from working; empty if it is not known. Apply does not set it.
 	Cause string
+	// Held describes the wait for the pods of the component: of the storage version of a CRD, or of the object; empty without one.
+	Held string
 	// Blocked is set if the object becomes ready only after an administrator has acted.
 	Blocked bool
 	// Available is set while the object works, even if it is being updated.

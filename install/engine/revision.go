@@ -50,10 +50,9 @@ func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
 	return kinds
 }
 
-// unpacked returns a phase of a revision as a boxcutter revision whose objects can be
-// applied. The objects are copies, without the fields that are left to other actors.
-func (e *Engine) unpacked(ctx context.Context, rev Revision, phase revision.Phase) (boxcutter.Revision, error) {
-	objects := make([]client.Object, len(phase.Objects))
+// desired returns the objects of a phase as they can be applied. They are copies, without the fields that are left to other actors.
+func (e *Engine) desired(ctx context.Context, rev Revision, phase revision.Phase) ([]*unstructured.Unstructured, error) {
+	objects := make([]*unstructured.Unstructured, len(phase.Objects))
 	for i, obj := range phase.Objects {
 		whole, err := crdpack.Unpack(obj)
 		if err != nil {
@@ -63,7 +62,7 @@ func (e *Engine) unpacked(ctx context.Context, rev Revision, phase revision.Phas
 			return nil, err
 		}
 	}
-	return e.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects)), nil
+	return objects, nil
 }
 
 // packed returns phases of an owner as a boxcutter revision that can be checked and torn

@@ -55,6 +55,13 @@ func setPhase(into *v1alpha1.Phase, phase engine.Phase) {
 		into.State = v1alpha1.PhaseComplete
 	}
 	for _, o := range phase.Objects {
+		if o.Held != "" {
+			if into.State == v1alpha1.PhaseComplete {
+				into.State = v1alpha1.PhaseProgressing
+			}
+			into.WaitingFor = append(into.WaitingFor, v1alpha1.Waiting{Object: o.String(), Message: o.Held})
+			continue
+		}
 		if o.Ready {
 			into.Ready++
 			continue

@@ -143,7 +143,8 @@ func changesOf(old, now *apiextensionsv1.CustomResourceDefinition) *Finding {
 // ofVersions are the rules about served versions: no instance is lost with a version.
 var ofVersions = []string{"crd/version-removed", "crd/stored-version-removed", "crd/version-unserved"}
 
-// notesOf returns notes about versions that are no longer served, and about the way back if instances are stored in a new version from now on.
+// notesOf returns notes about versions that are no longer served, and about the way back if instances are stored in a new version as soon as the new
+// pods are ready.
 func notesOf(old, now *apiextensionsv1.CustomResourceDefinition) (notes []string) {
 	for _, version := range old.Spec.Versions {
 		if version.Served && !serves(now, version.Name) {
@@ -154,9 +155,11 @@ func notesOf(old, now *apiextensionsv1.CustomResourceDefinition) (notes []string
 	case crdchange.Version(old, to) != nil:
 		return notes
 	case serves(now, from):
-		return append(notes, fmt.Sprintf("switch to %s, which the installed release lacks: the way back stores their instances in %s again, and needs a working conversion", to, from))
+		return append(notes, fmt.Sprintf("switch to %s, which the installed release lacks, when the new pods are ready: from then on the way back stores their instances in %s again, and needs a working conversion", to, from))
+	case crdchange.Version(now, from) != nil:
+		return append(notes, fmt.Sprintf("switch to %s when the new pods are ready, and no longer serve %s: from then on no way back while they have instances", to, from))
 	default:
-		return append(notes, fmt.Sprintf("switch to %s and no longer serve %s: no way back while they have instances", to, from))
+		return append(notes, fmt.Sprintf("switch to %s and no longer have %s: no way back while they have instances", to, from))
 	}
 }
 

@@ -125,9 +125,9 @@ func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured
 		return nil
 	}
 	defer func() { err = errors.Join(err, m.Instances.Withdraw(context.WithoutCancel(ctx))) }()
-	if !slices.Contains(versionsOf(manifest), storageVersion(crd)) {
-		if serves(crd, storageVersion(manifest)) {
-			crd, err = m.switchStorage(ctx, crd, storageVersion(manifest))
+	if !slices.Contains(object.CRDVersions(manifest), object.StorageVersion(crd)) {
+		if object.ServesVersion(crd, object.StorageVersion(manifest)) {
+			crd, err = m.switchStorage(ctx, crd, object.StorageVersion(manifest))
 		} else {
 			crd, err = m.addVersions(ctx, crd, manifest, dropped)
 		}
@@ -144,7 +144,7 @@ func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured
 // migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
 func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
 	kind := instance.ListKind(crd)
-	kind.Version = storageVersion(crd)
+	kind.Version = object.StorageVersion(crd)
 	state := m.migrations[crd.GetUID()]
 	end := time.Now().Add(migrationTime)
 	for {
@@ -234,11 +234,9 @@ func instanceKind(list schema.GroupVersionKind) schema.GroupVersionKind {
 
 // switchStorage makes another version that a CRD serves its storage version, and returns the changed CRD.
 func (m *Migrator) switchStorage(ctx context.Context, crd *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
-	versions := object.MapsAt(crd.DeepCopy().Object, "spec", "versions")
-	for _, of := range versions {
-		of["storage"] = of["name"] == version
-	}
-	return m.setVersions(ctx, crd, versions)
+	switched := crd.DeepCopy()
+	object.SetStorageVersion(switched, version)
+	return m.setVersions(ctx, crd, object.MapsAt(switched.Object, "spec", "versions"))
 }
 
 // addVersions adds the versions of a manifest to a CRD without instances, so that the storage version can change, and returns the changed CRD.
@@ -273,14 +271,14 @@ func (m *Migrator) setVersions(ctx context.Context, crd *unstructured.Unstructur
 	if err := m.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
 	}
-	log.FromContext(ctx).Info("Changed the storage version of a CRD", "crd", crd.GetName(), "from", storageVersion(crd), "to", storageVersion(changed))
+	log.FromContext(ctx).Info("Changed the storage version of a CRD", "crd", crd.GetName(), "from", object.StorageVersion(crd), "to", object.StorageVersion(changed))
 	return changed, m.awaitVersion(ctx, changed)
 }
 
 // awaitVersion waits until all API servers store instances in the storage version of a CRD.
 func (m *Migrator) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
 	kind := instance.ListKind(crd)
-	kind.Version = storageVersion(crd)
+	kind.Version = object.StorageVersion(crd)
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
@@ -300,7 +298,7 @@ func (m *Migrator) awaitVersion(ctx context.Context, crd *unstructured.Unstructu
 
 // setStoredVersions reduces the stored versions of a CRD to its storage version, unless the CRD has changed since it was read.
 func (m *Migrator) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, crd.GetResourceVersion(), storageVersion(crd))
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, crd.GetResourceVersion(), object.StorageVersion(crd))
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{object.CRDVersion.Group}, Resources: []string{"customresourcedefinitions/status"}, Verbs: []string{"patch"}}}
 	err := m.Instances.Permitted(ctx, rules, func(ctx context.Context) error {
 		return m.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(apitypes.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
@@ -319,31 +317,6 @@ func migrationRules(group string) []rbacv1.PolicyRule {
 // droppedVersions returns the stored versions of a CRD that a manifest lacks.
 func droppedVersions(crd, manifest *unstructured.Unstructured) []string {
 	stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-	kept := versionsOf(manifest)
+	kept := object.CRDVersions(manifest)
 	return slices.DeleteFunc(stored, func(version string) bool { return slices.Contains(kept, version) })
-}
-
-// versionsOf returns the names of the versions of a CRD.
-func versionsOf(crd *unstructured.Unstructured) (names []string) {
-	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
-		name, _ := version["name"].(string)
-		names = append(names, name)
-	}
-	return names
-}
-
-// serves reports whether a CRD serves a version.
-func serves(crd *unstructured.Unstructured, version string) bool {
-	return slices.ContainsFunc(object.MapsAt(crd.Object, "spec", "versions"), func(of map[string]any) bool { return of["name"] == version && of["served"] == true })
-}
-
-// storageVersion returns the name of the storage version of a CRD.
-func storageVersion(crd *unstructured.Unstructured) string {
-	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
-		if version["storage"] == true {
-			name, _ := version["name"].(string)
-			return name
-		}
-	}
-	return ""
 }

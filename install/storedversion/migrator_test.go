@@ -22,6 +22,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/instance"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // crd returns a CRD that may be adopted. A version has the suffix "!" if it is the storage version, and "-" if it is not served.
@@ -115,7 +116,7 @@ func (c *cluster) now(t *testing.T) string {
 		t.Fatal(err)
 	}
 	stored, _, _ := unstructured.NestedStringSlice(found.Object, "status", "storedVersions")
-	return fmt.Sprint(storageVersion(found), " of ", versionsOf(found), ", stored ", stored)
+	return fmt.Sprint(object.StorageVersion(found), " of ", object.CRDVersions(found), ", stored ", stored)
 }
 
 // Instances are written before a version leaves the list of stored versions. The CRD of another owner, and one that loses no stored version, stay.

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"pkg.package-operator.run/boxcutter"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Clients use the APIs of a component while a rollout replaces its pods. The API server asks these pods to convert instances to the storage
+// version, and to admit them. So two things wait until the new pods are ready, because only they can answer:
+//
+//   - a CRD gets all versions of the manifest, but keeps the storage version that it has;
+//   - a webhook configuration of an older version stays as it is.
+//
+// When the other objects of the component are ready, first the webhook configurations are applied, and then the CRDs once more. The objects that wait
+// follow from the manifest and from the cluster, so a process that ends at any write is followed by one that continues.
+// docs/adr/0055-held-until-ready.md has the cases.
+
+// holder decides which objects of a component wait.
+type holder struct {
+	*Engine
+	part     []revision.Phase
+	how      Apply
+	released bool
+}
+
+// heldObject is an object that waits.
+type heldObject struct {
+	Reference
+	// waits describes the wait.
+	waits string
+	// omitted is set if the object is not applied at all.
+	omitted bool
+}
+
+// active reports whether anything can wait: in a rollout, until the pods of the component are ready.
+func (h holder) active() bool { return h.how.Ordered && !h.released }
+
+// partsOf divides phases into the ones of each component.
+func partsOf(phases []revision.Phase) (parts [][]revision.Phase) {
+	for i, phase := range phases {
+		if i == 0 || phase.Part != phases[i-1].Part {
+			parts = append(parts, nil)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], phase)
+	}
+	return parts
+}
+
+// of returns the objects of a phase as they are applied now, and those that wait. It may change its argument.
+func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstructured.Unstructured) (applied []client.Object, held []heldObject, err error) {
+	for i, obj := range desired {
+		one := heldObject{Reference: referenceTo(obj)}
+		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.how.Adopt.Has(one.Identity); {
+		case !h.active():
+		case object.IsCRD(obj):
+			one.waits, err = h.keepStorage(ctx, obj, adopted)
+		case isWebhookConfiguration(one.GroupKind):
+			one.omitted, err = h.waitsForPods(ctx, phase.Owner, obj, adopted)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if one.omitted {
+			one.waits = "is applied when the pods of the component are ready"
+		} else {
+			applied = append(applied, obj)
+		}
+		if one.waits != "" {
+			held = append(held, one)
+		}
+	}
+	return applied, held, nil
+}
+
+// keepStorage gives a CRD of a manifest the storage version that it has in the cluster, if the manifest has that version, and says so. A CRD
+// with an instance in the same component is not changed: the old pods could not convert the instance.
+func (h holder) keepStorage(ctx context.Context, desired *unstructured.Unstructured, adopted bool) (waits string, err error) {
+	actual, err := h.existing(ctx, desired, adopted)
+	if err != nil || actual == nil || !differs(desired, actual) || h.hasInstanceOf(desired) {
+		return "", err
+	}
+	// A cache that does not show the switch yet would revert it.
+	actual, err = orNil(referenceTo(desired).Read(ctx, h.live))
+	if err != nil || actual == nil || !differs(desired, actual) {
+		return "", err
+	}
+	object.SetStorageVersion(desired, object.StorageVersion(actual))
+	return fmt.Sprintf("stores instances in %s until the pods of the component are ready", object.StorageVersion(actual)), nil
+}
+
+// differs reports whether a manifest has the storage version of a CRD in the cluster, and another one as its own.
+func differs(desired, actual *unstructured.Unstructured) bool {
+	to, from := object.StorageVersion(desired), object.StorageVersion(actual)
+	return to != "" && to != from && slices.Contains(object.CRDVersions(desired), from)
+}
+
+// hasInstanceOf reports whether the component has an instance of a CRD.
+func (h holder) hasInstanceOf(crd *unstructured.Unstructured) bool {
+	kind := schema.GroupKind{Group: object.TextAt(crd.Object, "spec", "group"), Kind: object.TextAt(crd.Object, "spec", "names", "kind")}
+	return slices.ContainsFunc(h.part, func(phase revision.Phase) bool {
+		return slices.ContainsFunc(phase.Objects, func(obj *unstructured.Unstructured) bool { return object.GroupKind(obj) == kind })
+	})
+}
+
+func isWebhookConfiguration(kind schema.GroupKind) bool {
+	return kind == object.ValidatingWebhookConfiguration || kind == object.MutatingWebhookConfiguration
+}
+
+// waitsForPods reports whether a webhook configuration exists that the owner has not taken over yet, and that still matches requests.
+func (h holder) waitsForPods(ctx context.Context, owner string, desired *unstructured.Unstructured, adopted bool) (bool, error) {
+	actual, err := h.existing(ctx, desired, adopted)
+	if err != nil || actual == nil || h.Owners.Controls(owner, actual) {
+		return false, err
+	}
+	return h.matches(actual)
+}
+
+// matches reports whether the component serves all versions in the rules of a webhook configuration, of the API groups that it has CRDs of.
+// The API server asks no webhook about a version that it does not serve, and then nothing would check instances.
+func (h holder) matches(configuration *unstructured.Unstructured) (bool, error) {
+	served := map[string]sets.Set[string]{}
+	for _, phase := range h.part {
+		for _, obj := range phase.Objects {
+			if !object.IsCRD(obj) {
+				continue
+			}
+			crd, err := crdpack.Unpack(obj)
+			if err != nil {
+				return false, err
+			}
+			group := object.TextAt(crd.Object, "spec", "group")
+			if served[group] == nil {
+				served[group] = sets.New("*")
+			}
+			for _, version := range object.CRDVersions(crd) {
+				if object.ServesVersion(crd, version) {
+					served[group].Insert(version)
+				}
+			}
+		}
+	}
+	for _, webhook := range object.MapsAt(configuration.Object, "webhooks") {
+		for _, rule := range object.MapsAt(webhook, "rules") {
+			for _, group := range object.TextsAt(rule, "apiGroups") {
+				if known := served[group]; known != nil && !known.HasAll(object.TextsAt(rule, "apiVersions")...) {
+					return false, nil
+				}
+			}
+		}
+	}
+	return true, nil
+}
+
+// existing returns the object in the cluster; nil if there is none. The cache has no object that is about to be adopted.
+func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
+	actual, err := orNil(referenceTo(obj).Read(ctx, h.Reader))
+	if err == nil && actual == nil && adopted {
+		actual, err = orNil(referenceTo(obj).Read(ctx, h.live))
+	}
+	return actual, err
+}
+
+// orNil returns the result of a read; nil if the object or its kind does not exist.
+func orNil(actual *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s, which may wait for the pods of its component: %w", object.Describe(actual), err)
+	}
+	return actual, nil
+}
+
+// withHeld adds the objects that wait to the result of a phase.
+func withHeld(phases []Phase, held []heldObject) []Phase {
+	for i := range phases {
+		phase := &phases[i]
+		phase.ready = phase.Complete
+		for _, one := range held {
+			at := slices.IndexFunc(phase.Objects, func(o Object) bool { return o.Identity == one.Identity })
+			switch {
+			case one.omitted:
+				phase.Complete = false
+				phase.Objects = append(phase.Objects, Object{Reference: one.Reference, Action: Idle, Available: true, Reason: one.waits, Held: one.waits})
+			case at >= 0:
+				phase.Objects[at].Held = one.waits
+			}
+		}
+	}
+	return phases
+}
+
+// holds reports whether objects of the phase wait for pods.
+func (p Phase) holds() bool {
+	return slices.ContainsFunc(p.Objects, func(o Object) bool { return o.Held != "" })
+}
+
+// allButHeld reports whether all objects but the ones that wait are ready.
+func allButHeld(phases []Phase) bool {
+	return !slices.ContainsFunc(phases, func(phase Phase) bool { return !phase.ready })
+}
+
+// release applies the phases with objects that waited, the last phase first, and returns the results of all phases of the component.
+func (e *Engine) release(ctx context.Context, rev Revision, hold holder, results []Phase, common []boxcutter.RevisionReconcileOption) ([]Phase, error) {
+	hold.released, hold.how.Prepare = true, nil
+	for i := len(results) - 1; i >= 0; i-- {
+		if !results[i].holds() {
+			continue
+		}
+		at := slices.IndexFunc(hold.part, func(phase revision.Phase) bool { return phase.Name == results[i].Name })
+		log.FromContext(ctx).Info("The pods of a component are ready, so the objects are applied that waited for them", "phase", results[i].Name)
+		now, err := e.applyPhase(ctx, rev, hold.part[at], hold, common)
+		if len(now) > 0 {
+			results[i] = now[0]
+		}
+		if err != nil || !allButHeld(now) {
+			return results, err
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// machinesCRD returns a CRD. A version has the suffix "!" if it is the storage version, and "-" if it is not served.
+func machinesCRD(versions ...string) *unstructured.Unstructured {
+	var all []any
+	for _, version := range versions {
+		all = append(all, map[string]any{"name": strings.TrimRight(version, "!-"), "served": !strings.HasSuffix(version, "-"), "storage": strings.HasSuffix(version, "!")})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "machines.x.io"},
+		"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Machine", "plural": "machines"}, "versions": all},
+	}}
+}
+
+// webhooksFor returns a webhook configuration for a version of an API group.
+func webhooksFor(group, version string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": map[string]any{"name": "webhooks"},
+		"webhooks": []any{map[string]any{"name": "a.x.io", "rules": []any{map[string]any{"apiGroups": []any{group}, "apiVersions": []any{version}}}}},
+	}}
+}
+
+func TestHolder_Of(t *testing.T) {
+	packed := func(crd *unstructured.Unstructured) *unstructured.Unstructured {
+		if err := crdpack.Pack(crd); err != nil {
+			t.Fatal(err)
+		}
+		return crd
+	}
+	owned := func(o *unstructured.Unstructured, owner string) *unstructured.Unstructured {
+		if err := NewOwners(scheme.Scheme).Set(owner, o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	instance := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v2", "kind": "Machine", "metadata": map[string]any{"name": "own"}}}
+	both := []string{"v1", "v2!"}
+	for name, test := range map[string]struct {
+		cached, live *unstructured.Unstructured // live is the cached object if it is nil
+		desired      *unstructured.Unstructured
+		part         []*unstructured.Unstructured // further objects of the component
+		how          Apply
+		released     bool
+		want         string
+	}{
+		"a storage version that the cluster lacks": {cached: machinesCRD("v1!"), desired: machinesCRD(both...), want: "v1, held"},
+		"the same storage version":                 {cached: machinesCRD("v1", "v2!"), desired: machinesCRD(both...), want: "v2"},
+		"an unserved storage version":              {cached: machinesCRD("v1!"), desired: machinesCRD("v1-", "v2!"), want: "v1, held"},
+		"a CRD without the former storage version": {cached: machinesCRD("v1!"), desired: machinesCRD("v2!"), want: "v2"},
+		"a new CRD":                                   {desired: machinesCRD(both...), want: "v2"},
+		"a cache before the switch":                   {cached: machinesCRD("v1!", "v2"), live: machinesCRD(both...), desired: machinesCRD(both...), want: "v2"},
+		"pods that are ready":                         {cached: machinesCRD("v1!"), desired: machinesCRD(both...), released: true, want: "v2"},
+		"an instance in the component":                {cached: machinesCRD("v1!"), desired: machinesCRD(both...), part: []*unstructured.Unstructured{instance}, want: "v2"},
+		"a CRD of another owner":                      {live: machinesCRD("v1!"), desired: machinesCRD(both...), want: "v2"},
+		"a CRD that is adopted":                       {live: machinesCRD("v1!"), desired: machinesCRD(both...), how: Apply{Adopt: sets.New(object.IdentityOf(machinesCRD()))}, want: "v1, held"},
+		"webhooks of an older version":                {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), want: "omitted"},
+		"webhooks of this version":                    {cached: owned(webhooksFor("x.io", "v2"), "4.22.0-2"), desired: webhooksFor("x.io", "v2"), want: "applied"},
+		"new webhooks":                                {desired: webhooksFor("x.io", "v2"), want: "applied"},
+		"webhooks, pods that are ready":               {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), released: true, want: "applied"},
+		"webhooks for a version that is served":       {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD(both...))}, want: "omitted"},
+		"webhooks for a version that is not served":   {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD("v1-", "v2!"))}, want: "applied"},
+		"webhooks for a version of another component": {cached: owned(webhooksFor("y.io", "v1"), "4.22.0-1"), desired: webhooksFor("y.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD("v2!"))}, want: "omitted"},
+		"webhooks for all versions":                   {cached: owned(webhooksFor("x.io", "*"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD("v2!"))}, want: "omitted"},
+		"another object":                              {cached: settings("a", "red"), desired: settings("a", "blue"), want: "applied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clusterOf := func(o *unstructured.Unstructured) client.Client {
+				builder := fake.NewClientBuilder().WithScheme(runtime.NewScheme())
+				if o != nil {
+					builder = builder.WithObjects(o.DeepCopy())
+				}
+				return builder.Build()
+			}
+			cached, live := clusterOf(test.cached), clusterOf(test.live)
+			if test.live == nil {
+				live = cached
+			}
+			phase := revision.Phase{Name: "core", Part: revision.Part{Owner: "4.22.0-2"}, Objects: []*unstructured.Unstructured{test.desired}}
+			test.how.Ordered = true
+			h := holder{
+				Engine: &Engine{Owners: NewOwners(scheme.Scheme), Reader: cached, live: live}, how: test.how, released: test.released,
+				part: []revision.Phase{phase, {Name: "rest", Objects: test.part}},
+			}
+			applied, held, err := h.of(t.Context(), phase, []*unstructured.Unstructured{test.desired.DeepCopy()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := "omitted"
+			if len(applied) == 1 {
+				got = "applied"
+			}
+			if object.IsCRD(test.desired) && len(applied) == 1 {
+				got = object.StorageVersion(applied[0].(*unstructured.Unstructured))
+			}
+			if len(held) == 1 && !held[0].omitted {
+				got += ", held"
+			}
+			if got != test.want || (len(held) == 1) != (got == "omitted" || strings.HasSuffix(got, "held")) {
+				t.Errorf("got %q with %v, want %q", got, held, test.want)
+			}
+		})
+	}
+}
+
+// An object that waits is named in its phase. A phase with an omitted object is not complete, but its other objects count.
+func TestWithHeld(t *testing.T) {
+	crd, hooks := machinesCRD("v1!"), webhooksFor("x.io", "v1")
+	phases := []Phase{{Name: "core", Complete: true, Objects: []Object{{Reference: referenceTo(crd), Ready: true}}}}
+	for _, test := range []struct {
+		held                     []heldObject
+		complete, ready, holding bool
+		objects                  string
+	}{
+		{nil, true, true, false, "[true ]"},
+		{[]heldObject{{Reference: referenceTo(crd), waits: "stores v1"}}, true, true, true, "[true stores v1]"},
+		{[]heldObject{{Reference: referenceTo(hooks), waits: "later", omitted: true}}, false, true, true, "[true  false later]"},
+	} {
+		given := []Phase{phases[0]}
+		given[0].Objects = append([]Object(nil), phases[0].Objects...)
+		got := withHeld(given, test.held)
+		var objects []any
+		for _, o := range got[0].Objects {
+			objects = append(objects, o.Ready, o.Held)
+		}
+		if diff := cmp.Diff([]any{test.complete, test.ready, test.holding, test.objects}, []any{got[0].Complete, allButHeld(got), got[0].holds(), fmt.Sprint(objects)}); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", test.held, diff)
+		}
+	}
+}
+
+// established returns a CRD whose names are accepted.
+func established(versions ...string) *unstructured.Unstructured {
+	out := machinesCRD(versions...)
+	out.Object["status"] = map[string]any{"conditions": []any{
+		map[string]any{"type": "Established", "status": "True"}, map[string]any{"type": "NamesAccepted", "status": "True"},
+	}}
+	return out
+}
+
+// A rollout switches the webhook configuration and the storage version when the Deployment is ready. Maintenance waits for nothing, also if the
+// rollout before it has kept the result of the CRDs.
+func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
+	for name, ready := range map[string]bool{"a rollout": true, "maintenance": false} {
+		t.Run(name, func(t *testing.T) {
+			all := runtime.NewScheme()
+			if err := errors.Join(scheme.AddToScheme(all), apiextensionsv1.AddToScheme(all)); err != nil {
+				t.Fatal(err)
+			}
+			ours := []client.Object{established("v1!"), webhooksFor("x.io", "v1")}
+			for _, o := range ours {
+				o.SetLabels(map[string]string{ManagedByLabel: v1alpha1.Prefix})
+				o.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "1"})
+				if err := NewOwners(all).Set("4.22.0-1", o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mapper := testrestmapper.TestOnlyStaticRESTMapper(all)
+			cluster := fake.NewClientBuilder().WithScheme(all).WithRESTMapper(mapper).WithObjects(ours...).WithStatusSubresource(&appsv1.Deployment{}).Build()
+			engine, err := Assemble(Parts{Scheme: all, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "capa", "namespace": v1alpha1.OperandNamespace},
+				"spec": map[string]any{"replicas": int64(1)},
+			}}
+			part := revision.Part{Owner: "4.22.0-2", Component: "core"}
+			rev := Revision{Name: "4.22.0-2", Key: "key", Phases: []revision.Phase{
+				{Name: "core-crds", Part: part, Number: 2, Objects: []*unstructured.Unstructured{machinesCRD("v1", "v2!")}},
+				{Name: "core", Part: part, Number: 2, Objects: []*unstructured.Unstructured{pods, webhooksFor("x.io", "v2")}},
+			}}
+			apply := func(ordered bool) (state string) {
+				t.Helper()
+				result, err := engine.Apply(t.Context(), rev, Apply{Ordered: ordered})
+				if err != nil {
+					t.Fatal(err)
+				}
+				crd, hooks := machinesCRD(), webhooksFor("x.io", "")
+				if err := errors.Join(cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd), cluster.Get(t.Context(), client.ObjectKeyFromObject(hooks), hooks)); err != nil {
+					t.Fatal(err)
+				}
+				admitted := object.TextsAt(object.MapsAt(object.MapsAt(hooks.Object, "webhooks")[0], "rules")[0], "apiVersions")
+				return fmt.Sprint(object.StorageVersion(crd), " ", admitted, " ", result.Complete())
+			}
+			for range 3 {
+				if got := apply(true); got != "v1 [v1] false" {
+					t.Fatalf("before the pods are ready: %s", got)
+				}
+			}
+			want := "v2 [v2] false"
+			if ready {
+				live := &appsv1.Deployment{}
+				if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pods), live); err != nil {
+					t.Fatal(err)
+				}
+				live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
+				if err := cluster.Status().Update(t.Context(), live); err != nil {
+					t.Fatal(err)
+				}
+				want = "v2 [v2] true"
+			}
+			if got := apply(ready); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			if got := apply(ready); got != want {
+				t.Errorf("once more: %s, want %s", got, want)
+			}
+		})
+	}
+}

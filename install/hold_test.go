@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// admitting is the manifest of a webhook that admits machines in a version. Nothing answers it.
+func admitting(version string) string {
+	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: capa-webhooks}
+webhooks:
+- name: machines.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  timeoutSeconds: 1
+  clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: /%[1]s}}
+  rules: [{apiGroups: [infrastructure.cluster.x-k8s.io], apiVersions: [%[1]s], operations: [CREATE, UPDATE], resources: [machines]}]
+`, version)
+}
+
+// admits returns the version of the machines that the webhook admits.
+func (h *harness) admits() string {
+	h.Helper()
+	webhooks := object.MapsAt(h.object(webhookKind, "", "capa-webhooks").Object, "webhooks")
+	return strings.Join(object.TextsAt(object.MapsAt(webhooks[0], "rules")[0], "apiVersions"), ", ")
+}
+
+// A CRD keeps its storage version, and a webhook configuration its rules, until the new pods are ready. Until then an instance can be written
+// although nothing converts it. Changes of other actors are reverted meanwhile, and nothing else is written.
+func TestHold_UntilThePodsAreReady(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), awsWith(crd("machines", "Machine"), deployment("capa", placeholder), admitting("v1beta1")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	check := h.instances("v1beta1", 3)
+	h.Cleanup(func() { // a deletion converts an instance, and nothing answers the webhook
+		h.stop()
+		h.must(h.Patch(context.Background(), h.object(crdKind, "", machines), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))))
+	})
+	h.setNode(false)
+	defer h.setNode(true)
+	order := h.recordSwitch()
+	h.release(core(), awsWith(append(converted(), strings.Replace(deployment("capa", placeholder), "replicas: 1", "replicas: 1\n  minReadySeconds: 1", 1), admitting("v1beta2"))...))
+	held := func() {
+		t.Helper()
+		h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment "+namespace+"/capa")
+		live := h.object(crdKind, "", machines)
+		if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) || object.StorageVersion(live) != "v1beta1" || !object.ServesVersion(live, "v1beta2") {
+			t.Errorf("stored versions are %v, versions %v", stored, object.MapsAt(live.Object, "spec", "versions"))
+		}
+		if h.admits() != "v1beta1" {
+			t.Errorf("the webhook admits %s", h.admits())
+		}
+		one := instanceOf("v1beta1")
+		one.SetNamespace(namespace)
+		one.SetName("m0")
+		h.must(h.Patch(t.Context(), one, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.FieldOwner("user")))
+	}
+	held()
+	waiting := map[string]string{}
+	for _, phase := range h.clusterAPI().Status.Version("4.22.0-2").Phases {
+		for _, one := range phase.WaitingFor {
+			waiting[one.Object] = string(phase.State) + ": " + one.Message
+		}
+	}
+	for what, want := range map[string]string{
+		"CustomResourceDefinition " + machines:         "Progressing: stores instances in v1beta1 until the pods of the component are ready",
+		"ValidatingWebhookConfiguration capa-webhooks": "Progressing: is applied when the pods of the component are ready",
+		"Deployment " + namespace + "/capa":            "Progressing: ",
+	} {
+		if !strings.HasPrefix(waiting[what], want) {
+			t.Errorf("%s waits with %q, want %q; all: %v", what, waiting[what], want, waiting)
+		}
+	}
+	h.expectQuiet(func() { h.reconcileTimes(3) })
+	for what, patch := range map[string]string{
+		crdKind: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, webhookKind: `{"webhooks":[]}`,
+	} {
+		name := map[string]string{crdKind: machines, webhookKind: "capa-webhooks"}[what]
+		changed := h.object(what, "", name)
+		before := changed.DeepCopy()
+		h.must(h.Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, []byte(patch))))
+		h.eventually(what+" is reverted", func() error {
+			if now := h.object(what, "", name); !object.Equal(now.Object["spec"], before.Object["spec"]) || !object.Equal(now.Object["webhooks"], before.Object["webhooks"]) {
+				return fmt.Errorf("it is %v, want %v", now.Object, before.Object)
+			}
+			return nil
+		})
+	}
+	h.stop()
+	h.start("4.22.0")
+	held()
+	h.setNode(true)
+	h.settled("4.22.0-2")
+	if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) || h.admits() != "v1beta2" {
+		t.Errorf("stored versions are %v, the webhook admits %s", stored, h.admits())
+	}
+	if got := order(); !slices.Equal(got, []string{"webhook, pods ready: true", "CRD, pods ready: true"}) {
+		t.Errorf("the switch was made in the order %v", got)
+	}
+	h.expectQuiet(func() { h.reconcileTimes(3) })
+	check("v1beta1")
+}
+
+// recordSwitch records the writes of the webhook configuration and of the storage version of the CRD that switch to v1beta2, and whether the
+// Deployment was ready. The returned function ends the record.
+func (h *harness) recordSwitch() (end func() []string) {
+	var mutex sync.Mutex
+	var order []string
+	h.onRequest.Store(new(func(request *http.Request) *http.Response {
+		what := map[bool]string{strings.HasSuffix(request.URL.Path, "/capa-webhooks"): "webhook", strings.HasSuffix(request.URL.Path, machines): "CRD"}[true]
+		if request.Method != http.MethodPatch || request.URL.Query().Has("dryRun") || what == "" {
+			return nil
+		}
+		written := &unstructured.Unstructured{}
+		body, err := request.GetBody()
+		if err != nil {
+			return nil
+		}
+		content, err := io.ReadAll(body)
+		if err != nil || decode(string(content), written) != nil {
+			return nil
+		}
+		if what == "CRD" && object.StorageVersion(written) != "v1beta2" || what == "webhook" && !strings.Contains(fmt.Sprint(written.Object["webhooks"]), "v1beta2") {
+			return nil
+		}
+		rolledOut := &appsv1.Deployment{}
+		err = h.Get(request.Context(), client.ObjectKey{Namespace: namespace, Name: "capa"}, rolledOut)
+		ready := err == nil && rolledOut.Status.Replicas == 1 && rolledOut.Status.UpdatedReplicas == 1 && rolledOut.Status.AvailableReplicas == 1
+		entry := fmt.Sprintf("%s, pods ready: %t", what, ready)
+		mutex.Lock()
+		defer mutex.Unlock()
+		if !slices.Contains(order, entry) {
+			order = append(order, entry)
+		}
+		return nil
+	}))
+	return func() []string {
+		h.onRequest.Store(nil)
+		mutex.Lock()
+		defer mutex.Unlock()
+		return order
+	}
+}
+
+// A process that ends before or after any write of a rollout with a new storage version is followed by one that completes it. The storage version
+// never switches before the pods are ready.
+func TestHold_CrashAtEveryWrite(t *testing.T) {
+	h := newHarness(t)
+	name := func(i int) string { return fmt.Sprint("v", i) }
+	release := func(i int) {
+		h.release(core(), awsWith(versioned(name(i), name(i+1)), strings.Replace(deployment("capa", placeholder), "replicas: 1", fmt.Sprint("replicas: 1\n  revisionHistoryLimit: ", i), 1), admitting(name(i+1))))
+	}
+	h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.22.0"})
+	release(0)
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	check, crashes := h.instances(name(1), 3), 0
+	for i := 1; ; i++ {
+		var writes, crashed atomic.Int64
+		end, ended := make(chan struct{}), int64(i+1)/2
+		h.onRequest.Store(new(func(request *http.Request) *http.Response {
+			if crashed.Load() == 0 && (!ofSwitch(request) || writes.Add(1) != ended) {
+				return nil
+			}
+			if crashed.Add(1) == 1 {
+				close(end)
+				if i%2 == 0 { // the write is made, and its answer lost
+					return nil
+				}
+			}
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Status: "503 the process has ended", Body: http.NoBody, Request: request, Header: http.Header{}}
+		}))
+		release(i)
+		version := fmt.Sprint("4.22.0-", i+1)
+		select {
+		case <-end:
+			h.stop()
+			h.onRequest.Store(nil)
+			h.start("4.22.0")
+			crashes++
+		case <-h.isSettled(version):
+			h.onRequest.Store(nil)
+		}
+		h.settled(version)
+		if stored := h.storedVersions(); !slices.Equal(stored, []string{name(i), name(i + 1)}) || h.admits() != name(i+1) {
+			t.Errorf("crash %d: stored versions are %v, the webhook admits %s", i, stored, h.admits())
+		}
+		check(name(i + 1))
+		if crashed.Load() == 0 { // fewer writes than that
+			break
+		}
+	}
+	if crashes < 8 {
+		t.Errorf("the process ended %d times, want at least before and after each of 4 writes", crashes)
+	}
+}
+
+// ofSwitch reports whether a request writes the CRD, the Deployment or the webhook configuration of a rollout.
+func ofSwitch(request *http.Request) bool {
+	of := request.URL.Path
+	return request.Method == http.MethodPatch && !request.URL.Query().Has("dryRun") &&
+		(strings.HasSuffix(of, machines) || strings.HasSuffix(of, "/deployments/capa") || strings.HasSuffix(of, "/capa-webhooks"))
+}
