@@ -383,6 +383,7 @@ type provider struct {
 	name, kind, platform string
 	imageName            string // in the manifests; empty means placeholder
 	manifests            []string
+	profile              extractor.ClusterProfile
 	// edit changes the files of the image before it is pushed.
 	edit func(files map[string][]byte)
 }
@@ -390,7 +391,7 @@ type provider struct {
 func (p provider) metadata() extractor.Metadata {
 	return extractor.Metadata{
 		ProviderName: p.name, ProviderType: extractor.ProviderType(p.kind), ProviderVersion: "v1.0.0",
-		OCPPlatform: p.platform, ImageName: cmp.Or(p.imageName, placeholder),
+		OCPPlatform: p.platform, ImageName: cmp.Or(p.imageName, placeholder), ClusterProfile: p.profile,
 	}
 }
 

@@ -185,7 +185,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Identity: options.Identity,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
+		Platforms: options.Platforms, Variables: options.Variables, Namespaces: options.Namespaces.Providers(), Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
 	}
 	retries := newRetries()
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}

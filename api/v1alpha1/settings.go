@@ -14,6 +14,13 @@ type ComponentSettings struct {
 	// +required
 	Name string `json:"name"`
 
+	// namespace is the namespace of the component's objects; by default the one in its manifests. Objects that refer to them name it too. It must
+	// be one of the namespaces in the argument --providers-namespace of the installer, which does not create it. In OpenShift it cannot be set.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace, such as capa-system"
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
 	// variables are values for variables in the component's manifests.
 	// +listType=map
 	// +listMapKey=name

@@ -72,7 +72,7 @@ func parametrize(o *unstructured.Unstructured) {
 		pod := object.MapAt(object.PodTemplate(o), "spec")
 		container := pod["containers"].([]any)[0].(map[string]any)
 		container["image"] = "{{ required \"image is required: the image of the installer\" .Values.image }}"
-		container["args"] = append(container["args"].([]any), "EXTRA_ARGS")
+		container["args"] = append(container["args"].([]any), "MORE_NAMESPACES", "EXTRA_ARGS")
 		container["resources"] = block("toYaml .Values.resources", 12)
 		pod["imagePullSecrets"] = block("toYaml .Values.imagePullSecrets", 8)
 		pod["nodeSelector"] = block("toYaml .Values.nodeSelector", 8)
@@ -98,5 +98,7 @@ func expand(templates []byte) []byte {
 		return []byte(string(m[1]) + string(m[2]) + ": {{- " + string(m[3]) + " | nindent " + string(indent) + " }}")
 	})
 	extra := []byte("        {{- range .Values.extraArgs }}\n        - {{ . | quote }}\n        {{- end }}\n")
+	more := []byte("        {{- range .Values.moreProvidersNamespaces }}\n        - --providers-namespace={{ . }}\n        {{- end }}\n")
+	templates = bytes.Replace(templates, []byte("        - MORE_NAMESPACES\n"), more, 1)
 	return bytes.Replace(templates, []byte("        - EXTRA_ARGS\n"), extra, 1)
 }

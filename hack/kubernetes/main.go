@@ -61,6 +61,9 @@ func generate() (map[string][]byte, error) {
 		return nil, err
 	}
 	charts["deploy/kubernetes/capi-installer.yaml"] = plain
+	if err := namespace(charts); err != nil {
+		return nil, err
+	}
 	return charts, lifecycleHooks(charts)
 }
 

@@ -257,7 +257,7 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
-		how.Prepare = r.dropVersions
+		how.Prepare = trial{r, s, a}.prepare
 	}
 	if a.scope == maintenance {
 		how.Reserved = r.Preflight.reserved(s, a.plan.version)
@@ -281,6 +281,14 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 		}
 		how.Adopt = how.Adopt.Union(decision.Adopt)
 	}
+}
+
+// prepare prepares the cluster for a phase.
+func (t trial) prepare(ctx context.Context, phase revision.Phase) error {
+	if err := t.dropVersions(ctx, phase); err != nil {
+		return err
+	}
+	return t.stopMoved(ctx, phase)
 }
 
 // dropVersions prepares the CRDs of a phase that lack stored versions.

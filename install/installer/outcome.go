@@ -66,9 +66,12 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Contested, a.contested, nil)
 	var migrating *storedversion.MigratingError
 	var rehearsing *rehearsingError
+	var stopping *stoppingError
 	switch {
 	case errors.As(a.err, &rehearsing):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + rehearsing.Error(), Recheck: rehearsalPause})
+	case errors.As(a.err, &stopping):
+		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + stopping.Error(), Recheck: stoppingPause})
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):

@@ -52,7 +52,7 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, isForOpenShift(bundle))
 		objects, errs := read(bundle, variables, pack)
 		set.Operands[i] = operandOf(bundle, objects)
-		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables))
+		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables), isForOpenShift(bundle))
 		additional, invalid := readAdditional(settings, pack)
 		for _, object := range additional {
 			set.Operands[i].Objects = append(set.Operands[i].Objects, object.Unstructured)

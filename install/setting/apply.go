@@ -11,17 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/relocation"
 )
 
 // Apply changes the objects of a component, and returns the names of the settings that it has applied, such as
 // "featureGates[ClusterTopology]". The settings do not conflict: an error reports each field that two of them set. CRDs
-// may be packed (internal/crdpack). marked are the objects with the values of Marked, from which the fields of variables are known.
-func (c Component) Apply(objects, marked []*unstructured.Unstructured) (names []string, errs field.ErrorList) {
+// may be packed (internal/crdpack). marked are the objects with the values of Marked, from which the fields of variables are known. openShift is
+// set for manifests that are made for OpenShift.
+func (c Component) Apply(objects, marked []*unstructured.Unstructured, openShift bool) (names []string, errs field.ErrorList) {
 	a := &application{objects: objects, setBy: c.setByVariables(marked)}
-	a.place(c.placement)
 	if c.Own == nil {
+		a.place(c.placement)
 		return a.names, nil
 	}
+	a.move(c, openShift)
+	a.place(c.placement)
 	for _, setting := range c.Own.Variables { // Values has applied them
 		a.names = append(a.names, c.path.Child("variables").Key(setting.Name).String())
 	}
@@ -30,6 +34,7 @@ func (c Component) Apply(objects, marked []*unstructured.Unstructured) (names []
 	for i, patch := range c.Own.Patches {
 		a.patch(c.path.Child("patches").Index(i), patch)
 	}
+	a.unmoved(c.path.Child("namespace"))
 	for _, additional := range c.AdditionalObjects() {
 		a.names = append(a.names, c.path.Child("additionalObjects").Key(additional.ConfigMap).String())
 	}
@@ -45,6 +50,8 @@ type application struct {
 	names   []string
 	errs    field.ErrorList
 	setBy   map[string]string // the setting of each changed field of an object
+
+	relocation relocation.Relocation // to the namespace of the component
 }
 
 // change calls do for an object, and records the fields that it changes for a setting. name is a part of the setting, or the

@@ -42,7 +42,7 @@ func applied(t *testing.T, own Component, manifests string, cluster map[string]s
 	if set := own.Marked(values, openShift); set != nil {
 		marked = render(set)
 	}
-	_, errs = own.Apply(render(values), marked)
+	_, errs = own.Apply(render(values), marked, false)
 	return errs
 }
 

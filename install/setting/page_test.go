@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
@@ -26,11 +27,12 @@ func TestPage_ExamplesApplyToRealProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range all {
+		all[i].Metadata.ClusterProfile = extractor.Kubernetes
 		all[i].Origin.Image = "registry.example.com/provider@sha256:" + strings.Repeat("0", 64)
 	}
 	examples := strings.Split(string(page), "```yaml\n")[1:]
-	if len(examples) != 12 {
-		t.Errorf("%d examples, want twelve", len(examples))
+	if len(examples) != 13 {
+		t.Errorf("%d examples, want thirteen", len(examples))
 	}
 	for _, example := range examples {
 		text, _, _ := strings.Cut(example, "```")

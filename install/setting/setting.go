@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package setting applies the settings of an administrator to components: variables, feature gates, Deployments and patches.
+// Package setting applies the settings of an administrator to components: the namespace, variables, feature gates, Deployments and patches.
 // It is pure: settings and rendered objects in, changed objects out.
 //
 // Each error names its field in the spec of the ClusterAPI object. A setting never has no effect: one that names an unknown
@@ -29,6 +29,8 @@ type Settings struct {
 	Partial bool
 	// Secrets are the values of the variables that refer to Secrets.
 	Secrets Secrets
+	// Namespaces are the namespaces that components can have; nil allows any.
+	Namespaces []string
 	// Objects are the manifests in the ConfigMaps with additional objects, by the name of the ConfigMap.
 	Objects map[string][]byte
 }
@@ -57,16 +59,17 @@ func (s Settings) For(component string) Component {
 	if at < 0 {
 		return Component{placement: s.Placement}
 	}
-	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at), objects: s.Objects}
+	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at), objects: s.Objects, namespaces: s.Namespaces}
 }
 
 // Component are the settings of one component.
 type Component struct {
 	// Own are the component's own settings; nil if there are none.
-	Own       *v1alpha1.ComponentSettings
-	placement *v1alpha1.Placement
-	path      *field.Path
-	objects   map[string][]byte
+	Own        *v1alpha1.ComponentSettings
+	placement  *v1alpha1.Placement
+	path       *field.Path
+	objects    map[string][]byte
+	namespaces []string
 }
 
 // Values returns the values of variables with the values in the settings; a variable that refers to a Secret has its placeholder. text

@@ -104,7 +104,7 @@ func TestApply_Deployment(t *testing.T) {
 			ImagePullSecrets: []string{"pull"},
 		},
 	}
-	names, errs := settingsOf(own).Apply(objects, nil)
+	names, errs := settingsOf(own).Apply(objects, nil, false)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -151,7 +151,7 @@ template:
 func TestApply_Placement(t *testing.T) {
 	objects := objectsOf(t, provider+second)
 	settings := Settings{Placement: &v1alpha1.Placement{NodeSelector: map[string]string{"kubernetes.io/os": "windows"}}}
-	if names, errs := settings.For("capi").Apply(objects, nil); len(errs) > 0 || fmt.Sprint(names) != "[placement]" {
+	if names, errs := settings.For("capi").Apply(objects, nil, false); len(errs) > 0 || fmt.Sprint(names) != "[placement]" {
 		t.Fatalf("%v, %v", names, errs)
 	}
 	for _, i := range []int{0, 3} {
@@ -159,7 +159,7 @@ func TestApply_Placement(t *testing.T) {
 			t.Errorf("nodeSelector of %s: %s", objects[i].GetName(), got)
 		}
 	}
-	if names, errs := settings.For("capi").Apply(objects[1:2], nil); len(names)+len(errs) > 0 {
+	if names, errs := settings.For("capi").Apply(objects[1:2], nil, false); len(names)+len(errs) > 0 {
 		t.Errorf("a component without a Deployment: %v, %v", names, errs)
 	}
 }
@@ -184,7 +184,7 @@ func TestApply_Patches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := objectsOf(t, provider)
-			names, errs := settingsOf(v1alpha1.ComponentSettings{Patches: []v1alpha1.Patch{{Target: test.target, Patch: test.patch}}}).Apply(objects, nil)
+			names, errs := settingsOf(v1alpha1.ComponentSettings{Patches: []v1alpha1.Patch{{Target: test.target, Patch: test.patch}}}).Apply(objects, nil, false)
 			if got := at(t, objects[test.object], test.field...); len(errs) > 0 || !strings.Contains(got, test.want) || fmt.Sprint(names) != "[patches[0]]" {
 				t.Errorf("names %v, errors %v:\n%s", names, errs, got)
 			}
@@ -243,7 +243,7 @@ func TestApply_Errors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, errs := settingsOf(test.own).Apply(objectsOf(t, test.manifests), nil)
+			_, errs := settingsOf(test.own).Apply(objectsOf(t, test.manifests), nil, false)
 			if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) {
 				t.Errorf("got %v, want %s", errs, test.want)
 			}

@@ -51,6 +51,8 @@ type Reconciler struct {
 	// Variables are values for variables in the manifests; they take precedence over
 	// the cluster's values.
 	Variables map[string]string
+	// Namespaces are the namespaces that components can have; nil allows any.
+	Namespaces []string
 
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object
 	// is ignored.

@@ -64,6 +64,7 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, settingsOutcome(err)
 	}
+	settings.Namespaces = r.Namespaces
 	return inputs{
 		operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings},
 		operand.OtherPlatforms(platforms, results), former,

@@ -8,6 +8,8 @@
 package relocation
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,6 +30,8 @@ type Relocation struct {
 	text []*regexp.Regexp
 	// flag matches an old namespace as the value of a namespace flag.
 	flag *regexp.Regexp
+	// name matches an old namespace that is not part of a longer name.
+	name *regexp.Regexp
 }
 
 // New returns the relocation from some namespaces to another one.
@@ -46,6 +50,7 @@ func New(from []string, to string) Relocation {
 			regexp.MustCompile(`\b(system:serviceaccounts:)` + anyOf + `()$`),
 		},
 		flag: regexp.MustCompile(`^(--?[a-z-]*namespaces?=)` + anyOf + `$`),
+		name: regexp.MustCompile(`(?:^|[^A-Za-z0-9-])` + anyOf + `(?:$|[^A-Za-z0-9-])`),
 	}
 }
 
@@ -191,4 +196,39 @@ func (r Relocation) walk(value any) any {
 		}
 	}
 	return value
+}
+
+// Text is a text in an object.
+type Text struct{ Field, Value string }
+
+// Unmoved returns the texts of an object with the name of an old namespace, sorted by field. The schemas of CRDs are ignored: they refer to no
+// namespace, and may be packed.
+func (r Relocation) Unmoved(o *unstructured.Unstructured) (found []Text) {
+	if len(r.from) == 0 {
+		return nil
+	}
+	var visit func(path string, value any)
+	visit = func(path string, value any) {
+		switch value := value.(type) {
+		case string:
+			if r.name.MatchString(value) {
+				found = append(found, Text{strings.TrimPrefix(path, "."), value})
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				visit(path+"."+key, value[key])
+			}
+		case []any:
+			for i, item := range value {
+				visit(fmt.Sprintf("%s[%d]", path, i), item)
+			}
+		}
+	}
+	if !object.IsCRD(o) {
+		visit("", o.Object)
+		return found
+	}
+	visit("metadata", o.Object["metadata"])
+	visit("spec.conversion", object.MapAt(o.Object, "spec")["conversion"])
+	return found
 }

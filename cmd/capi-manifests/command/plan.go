@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,15 +80,16 @@ const planExample = `  # Show components and phases on AWS
 
 // planFlags are the flags of plan.
 type planFlags struct {
-	imagesJSON, release, cacheDir   string
-	settings                        string
-	ignored                         []v1alpha1.IgnoredFields // of settings
-	platform                        platformsFlag
-	allowTags, objects              bool
-	cluster                         string
-	variables, unmanaged, overrides []string
-	signatures                      signatureFlags
-	format                          cli.Output
+	imagesJSON, release, cacheDir                        string
+	settings                                             string
+	ignored                                              []v1alpha1.IgnoredFields // of settings
+	platform                                             platformsFlag
+	allowTags, objects                                   bool
+	cluster                                              string
+	variables, unmanaged, overrides, providersNamespaces []string
+	components                                           []v1alpha1.ComponentSettings // of settings
+	signatures                                           signatureFlags
+	format                                               cli.Output
 }
 
 func newPlan() *cobra.Command {
@@ -134,6 +134,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
 	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied, and ConfigMaps with additional objects")
+	set.StringSliceVar(&f.providersNamespaces, "providers-namespace", nil, "`namespace` of providers, as in the arguments of the installer: first the default one; may be repeated (default the one of the bundles and those in the settings)")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.registerOverrides(cmd)
 	cli.CompletePlatform(cmd)
@@ -223,15 +224,14 @@ func (f *planFlags) writeReport(w io.Writer, p planreport.Report) error {
 	return err
 }
 
-// missingInShippedRoles returns the rules for the phases that the shipped roles lack. Those for certificates are shipped with
-// deploy/kubernetes only, where the installer issues them.
+// missingInShippedRoles returns the rules for the phases that the shipped roles lack.
 func (f *planFlags) missingInShippedRoles(phases []revision.Phase, profile extractor.ClusterProfile) ([]rbac.Rule, error) {
 	roles, err := shippedObjects(profile)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := planreport.MissingPermissions(phases, f.unmanaged, roles, profile.Namespaces())
-	return slices.DeleteFunc(missing, rbac.Rule.ForCertificates), err
+	namespaces := planreport.Namespaces(profile, f.providersNamespaces, f.components)
+	return planreport.MissingInShipped(phases, f.unmanaged, roles, namespaces, profile)
 }
 
 // compare adds the effects of the phases on the cluster of a kubeconfig to a report, and the permissions that the installer lacks there.
@@ -248,7 +248,7 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operan
 	if err != nil {
 		return err
 	}
-	namespaces := profile.Namespaces()
+	namespaces := planreport.Namespaces(profile, f.providersNamespaces, f.components)
 	namespaces.Operator = cmp.Or(installed.Namespace, namespaces.Operator)
 	namespaces.Use()
 	if err := p.Compare(cmd.Context(), cluster, installed, set, phases, f.unmanaged); err != nil {
@@ -291,7 +291,7 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
-	f.ignored = settings.DriftPolicy.IgnoredFields
+	f.ignored, f.components, settings.Namespaces = settings.DriftPolicy.IgnoredFields, settings.Components, f.providersNamespaces
 	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir, Settings: settings.Settings}
 	return from.Render(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), f.platform.platforms, variables)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/deploy/kubernetes"
@@ -97,7 +98,7 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Rehearsals: true, Namespaces: f.profile.Namespaces()})
+	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Rehearsals: true, Namespaces: planreport.Namespaces(f.profile, f.providersNamespaces, f.components)})
 	roles := rbac.RolesOf(rules, f.name, labels, f.profile.Namespaces().Operator)
 	switch f.format {
 	case cli.YAML:

@@ -13,7 +13,9 @@ import (
 	"helm.sh/helm/v4/pkg/kube"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,12 +29,13 @@ const chartDir = "../../../deploy/helm/capi-installer"
 // values are the values that every installation sets, and some others.
 func values() map[string]any {
 	return map[string]any{
-		"image":              "registry.example.com/capi-installer@sha256:" + strings.Repeat("a", 64),
-		"images":             map[string]any{"core": "registry.example.com/core@sha256:" + strings.Repeat("b", 64)},
-		"platforms":          []any{"AWS", "Docker"},
-		"releaseVersion":     "1.2.3",
-		"providersNamespace": "providers",
-		"extraArgs":          []any{"--lifecycle-hooks-limit=5m"},
+		"image":                   "registry.example.com/capi-installer@sha256:" + strings.Repeat("a", 64),
+		"images":                  map[string]any{"core": "registry.example.com/core@sha256:" + strings.Repeat("b", 64)},
+		"platforms":               []any{"AWS", "Docker"},
+		"releaseVersion":          "1.2.3",
+		"providersNamespace":      "providers",
+		"moreProvidersNamespaces": []any{"capa-system", "capd-system"},
+		"extraArgs":               []any{"--lifecycle-hooks-limit=5m"},
 	}
 }
 
@@ -67,6 +70,11 @@ func TestChart_InstallUpgradeUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	for _, name := range []string{"capa-system", "capd-system"} { // the chart does not create them
+		if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	install := action.NewInstall(configuration)
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = "capi-installer", "installer", true, kube.HookOnlyStrategy
 	withoutImage := maps.Clone(values())
@@ -116,9 +124,19 @@ func check(t *testing.T, admin client.Client, release string) {
 		t.Errorf("image %s", container.Image)
 	}
 	arguments := strings.Join(container.Args, " ")
-	for _, want := range []string{"--namespace=installer", "--providers-namespace=providers", "--lifecycle-hooks-limit=5m"} {
+	for _, want := range []string{"--namespace=installer", "--providers-namespace=providers ", "--providers-namespace=capa-system --providers-namespace=capd-system", "--lifecycle-hooks-limit=5m"} {
 		if !strings.Contains(arguments, want) {
 			t.Errorf("arguments %s, want %s", arguments, want)
+		}
+	}
+	for _, namespace := range []string{"providers", "capa-system", "capd-system"} {
+		for _, name := range []string{"cluster-api-installer", "capi-installer-providers", "capi-installer-serving-certificates"} {
+			binding := &rbacv1.RoleBinding{}
+			if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, binding); err != nil {
+				t.Error(err)
+			} else if len(binding.Subjects) != 1 || binding.Subjects[0].Namespace != "installer" {
+				t.Errorf("subjects of RoleBinding %s/%s: %v", namespace, name, binding.Subjects)
+			}
 		}
 	}
 	if images.Data["release-version"] != release || images.Data["platform"] != "AWS,Docker" || !strings.Contains(images.Data["images.json"], `"core": "registry.example.com/core@sha256:bbb`) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// The managers of a provider elect a leader with a Lease in their own namespace. So a Deployment that a version moves to another namespace is
+// deleted first: otherwise the managers in both namespaces would work on the same objects until the former version is removed.
+
+// stoppingPause is the time until a deleted Deployment is read again.
+const stoppingPause = 2 * time.Second
+
+// stoppingError reports that pods have not ended yet.
+type stoppingError struct{ deployments []string }
+
+func (e *stoppingError) Error() string {
+	return "waiting for the end of the pods of " + strings.Join(e.deployments, ", ") + ", which moves to another namespace"
+}
+
+// stopMoved deletes the Deployments of other versions that a phase of the attempt has in another namespace. It returns a *stoppingError
+// until their pods have ended. The installed version must not create them again. The phases before, such as the CRDs of the component, were
+// applied while its webhooks still ran.
+func (t trial) stopMoved(ctx context.Context, phase revision.Phase) error {
+	if t.Preflight.Live == nil || !slices.ContainsFunc(phase.Objects, func(obj *unstructured.Unstructured) bool { return object.GroupKind(obj) == object.Deployment }) {
+		return nil
+	}
+	former := map[object.Identity]*unstructured.Unstructured{}
+	for _, entry := range t.s.Cluster.Status.Versions {
+		if entry.Name != t.a.plan.name {
+			for identity, obj := range t.plans.objectsOf(t.s, entry) {
+				former[identity] = obj
+			}
+		}
+	}
+	moved := movedDeployments(former, phase, slices.Concat(t.a.plan.phases, t.a.plan.others))
+	t.Preflight.deletions.add(t.a.plan.name, sets.New(moved...))
+	waiting := &stoppingError{}
+	for _, deployment := range moved {
+		exists, err := t.stop(ctx, deployment)
+		if err != nil {
+			return err
+		}
+		if exists {
+			waiting.deployments = append(waiting.deployments, deployment.String())
+		}
+	}
+	if waiting.deployments != nil {
+		return waiting
+	}
+	return nil
+}
+
+// movedDeployments returns the Deployments of former versions that a phase of a version has under the same name in another namespace,
+// sorted. all are the phases of the version.
+func movedDeployments(former map[object.Identity]*unstructured.Unstructured, phase revision.Phase, all []revision.Phase) (moved []object.Identity) {
+	names, desired := sets.New[string](), revision.ByIdentity(all)
+	for identity := range revision.ByIdentity([]revision.Phase{phase}) {
+		if identity.GroupKind == object.Deployment {
+			names.Insert(identity.Name)
+		}
+	}
+	for identity := range former {
+		if identity.GroupKind == object.Deployment && names.Has(identity.Name) && desired[identity] == nil {
+			moved = append(moved, identity)
+		}
+	}
+	slices.SortFunc(moved, func(a, b object.Identity) int { return strings.Compare(a.String(), b.String()) })
+	return moved
+}
+
+// stop deletes a Deployment of the installer, and reports whether it exists. The API server removes it after its pods.
+func (t trial) stop(ctx context.Context, deployment object.Identity) (exists bool, err error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(deployment.GroupKind.WithVersion("v1"))
+	err = t.Preflight.Live.Get(ctx, client.ObjectKey{Namespace: deployment.Namespace, Name: deployment.Name}, found)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s before its successor starts in another namespace: %w", deployment, err)
+	case revision.Owner(found) == "": // it belongs to another actor
+		return false, nil
+	case found.DeletionTimestamp != nil:
+		return true, nil
+	}
+	err = t.Rehearsal.Writer.Delete(ctx, found, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting %s before its successor starts in another namespace: %w", deployment, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+func deploymentIn(namespace, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": namespace, "name": name}}}
+}
+
+// A Deployment with the same name that stays, or has no successor, is not moved.
+func TestMovedDeployments(t *testing.T) {
+	former := revision.ByIdentity([]revision.Phase{{Objects: []*unstructured.Unstructured{
+		deploymentIn("capi-system", "capa"), deploymentIn("capi-system", "capi"), deploymentIn("capi-system", "manager"), deploymentIn("capi-system", "dropped"),
+	}}})
+	changed := revision.Phase{Objects: []*unstructured.Unstructured{deploymentIn("capa-system", "capa"), deploymentIn("capi-system", "capi"), deploymentIn("capd-system", "manager")}}
+	others := []revision.Phase{{Objects: []*unstructured.Unstructured{deploymentIn("capi-system", "manager")}}}
+	want := []object.Identity{{GroupKind: object.Deployment, Namespace: "capi-system", Name: "capa"}}
+	if diff := cmp.Diff(want, movedDeployments(former, changed, append(others, changed))); diff != "" {
+		t.Errorf("moved (-want +got):\n%s", diff)
+	}
+}
+
+// Only a Deployment of the installer is deleted, and the successor waits until it is gone.
+func TestTrial_StopsMovedDeployment(t *testing.T) {
+	own, foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "capi-system", Name: "capa", UID: "1", Finalizers: []string{"foregroundDeletion"}}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "capi-system", Name: "capz", UID: "2"}}
+	if err := engine.NewOwners(scheme.Scheme).Set("4.22.0-1", own); err != nil {
+		t.Fatal(err)
+	}
+	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(own, foreign).Build()
+	trial := trial{Applier: &Applier{Preflight: Preflight{Live: cluster}, Rehearsal: Rehearsal{Writer: cluster}}}
+	exists := func(name string) bool {
+		t.Helper()
+		found, err := trial.stop(t.Context(), object.Identity{GroupKind: object.Deployment, Namespace: "capi-system", Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if !exists("capa") || !exists("capa") {
+		t.Error("the successor does not wait for the pods of the deleted Deployment")
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(own), own); err != nil || own.DeletionTimestamp == nil {
+		t.Fatalf("not deleted: %v", err)
+	}
+	own.Finalizers = nil
+	if err := cluster.Update(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if exists("capa") || exists("capz") {
+		t.Error("waiting for a Deployment that is gone, or belongs to another actor")
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.DeletionTimestamp != nil {
+		t.Errorf("the Deployment of another actor was deleted: %v", err)
+	}
+	if out := (attempt{err: &stoppingError{[]string{"Deployment capi-system/capa"}}}).outcome(); out.Recheck != stoppingPause || errors.As(out.Err, new(*stoppingError)) {
+		t.Errorf("outcome %+v", out)
+	}
+}
