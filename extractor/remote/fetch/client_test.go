@@ -379,7 +379,7 @@ func TestBody_GivesUpATrickle(t *testing.T) {
 
 func TestClient_GivesUpWithoutResponse(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
-	s.puller.Pace.Silence = 100 * time.Millisecond
+	s.puller.Pace.Silence = 2 * time.Second // the other registry answers sooner, also on a busy machine
 	s.mirrors[0].Fail(registry.Fault{Delay: time.Minute})
 	must(t, s.pull())
 	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Error(), "timed out waiting for the response") {

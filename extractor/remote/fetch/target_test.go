@@ -287,7 +287,7 @@ func TestTarget_RenewsTokens(t *testing.T) {
 func TestTarget_SlowUploads(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	must(t, s.pull())
-	s.puller.Pace.Silence = 50 * time.Millisecond
+	s.puller.Pace.Silence = time.Second
 	tag, err := name.NewTag(s.own.Host() + "/release/slow:v1")
 	must(t, err)
 	target, err := s.puller.Target(t.Context(), tag)
@@ -301,7 +301,7 @@ func TestTarget_SlowUploads(t *testing.T) {
 		pauses time.Duration
 		want   error
 	}{
-		"with progress": {40 * time.Millisecond, nil}, "without progress": {time.Minute, errNoResponse},
+		"with progress": {100 * time.Millisecond, nil}, "without progress": {5 * time.Second, errNoResponse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, writer := io.Pipe()
