@@ -6,15 +6,12 @@ import (
 	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// A reserved object is not created again, whether it was deleted before its phase began or after. Its changes are reverted.
+// A reserved object is not created again, whether it was deleted before its phase began or after.
 func TestEngine_CreatesNoReservedObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string // are deleted before the phase, or after it began
@@ -53,27 +50,5 @@ func TestEngine_CreatesNoReservedObject(t *testing.T) {
 				t.Errorf("%v exist, want %v", got, test.want)
 			}
 		})
-	}
-}
-
-// A change of a reserved object that exists is reverted.
-func TestEngine_RevertsAReservedObject(t *testing.T) {
-	cluster, rev := newOrdered(t), inPhases([]string{"reserved"})
-	if _, err := cluster.engine.Apply(t.Context(), rev, Apply{}); err != nil {
-		t.Fatal(err)
-	}
-	next := rev
-	changed := settings("reserved", "blue")
-	changed.SetNamespace(inNamespace("").GetNamespace())
-	next.Phases = []revision.Phase{{Name: rev.Phases[0].Name, Part: rev.Phases[0].Part, Number: 1, Objects: []*unstructured.Unstructured{changed}}}
-	if _, err := cluster.engine.Apply(t.Context(), next, Apply{Reserved: sets.New(object.IdentityOf(changed))}); err != nil {
-		t.Fatal(err)
-	}
-	actual := inNamespace("reserved")
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(actual), actual); err != nil {
-		t.Fatal(err)
-	}
-	if got := object.TextAt(actual.Object, "data", "color"); got != "blue" {
-		t.Errorf("the object is %s, want blue", got)
 	}
 }
