@@ -3,30 +3,26 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // TestKubernetes_FromClusterctl installs the providers with clusterctl itself, and then follows docs/from-clusterctl.md.
 func TestKubernetes_FromClusterctl(t *testing.T) {
-	k := newKubernetes(t)
-	w := walkthrough{k, filepath.Join(t.TempDir(), "capi-manifests")}
-	w.must(fixture.Build(w.Context(), w.program, "../..", "./cmd/capi-manifests"))
-	w.clone()
-	w.bases()
-	w.clusterctlInit()
-	w.runBlock("Generate a bundle")
-	w.runBlock("Append them")
-	w.runBlock("Write `images.json`")
+	k, w := managedByClusterctl(t)
 	takeover := k.commands("docs/from-clusterctl.md", "## Takeover")
 	k.kubectl(takeover[0]...)
 	k.run()
@@ -35,9 +31,7 @@ func TestKubernetes_FromClusterctl(t *testing.T) {
 		message = k.kubectl(command...)
 	}
 	before := w.crds()
-	for _, command := range regexp.MustCompile(`kubectl ([^;&]+)`).FindAllStringSubmatch(message, -1) {
-		k.kubectl(strings.Fields(command[1])...)
-	}
+	k.adopt(message)
 	k.settled("1.0.0-1")
 	if diff := cmp.Diff(before, w.crds()); diff != "" {
 		t.Errorf("CRDs and their UIDs (-before +after):\n%s", diff)
@@ -61,6 +55,114 @@ func TestKubernetes_FromClusterctl(t *testing.T) {
 			t.Errorf("%s have annotations for cert-manager", kind)
 		}
 	}
+}
+
+// TestKubernetes_FromClusterctlInItsNamespaces keeps the namespaces of clusterctl, as the page describes: the installer takes over all Deployments in
+// them, and issues the certificates of their webhooks there.
+func TestKubernetes_FromClusterctlInItsNamespaces(t *testing.T) {
+	k, w := managedByClusterctl(t)
+	namespaces := map[string]string{
+		"cluster-api-bootstrap-kubeadm": "capi-kubeadm-bootstrap-system", "cluster-api-control-plane-kubeadm": "capi-kubeadm-control-plane-system", "cluster-api-provider-docker": "capd-system",
+	}
+	var components []any
+	for _, component := range slices.Sorted(maps.Keys(namespaces)) {
+		k.permit(namespaces[component])
+		components = append(components, map[string]any{"name": component, "namespace": namespaces[component]})
+	}
+	takeover := k.commands("docs/from-clusterctl.md", "## Takeover")
+	k.kubectl(takeover[0]...)
+	p := k.run()
+	k.kubectl(takeover[1]...)
+	settings, err := json.Marshal(map[string]any{"spec": map[string]any{"components": components}})
+	k.must(err)
+	k.kubectl("patch", "clusterapi", "cluster", "--type=merge", "--patch="+string(settings))
+	var message string
+	k.eventually("the objects in the namespaces of clusterctl collide", func() error {
+		message = k.kubectl("get", "clusterapi", "cluster", `--output=jsonpath={.status.conditions[?(@.type=="InstallerDegraded")].message}`)
+		if !strings.Contains(message, "--namespace=capd-system") {
+			return fmt.Errorf("the message is %q", message)
+		}
+		return nil
+	})
+	const each = `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.uid}{"\n"}{end}`
+	before, crds := k.kubectl("get", "deployments", "--all-namespaces", "--output", each), w.crds()
+	k.adopt(message)
+	k.settled("1.0.0-2")
+	if diff := cmp.Diff(before, k.kubectl("get", "deployments", "--all-namespaces", "--output", each)); diff != "" {
+		t.Errorf("Deployments and their UIDs (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(crds, w.crds()); diff != "" {
+		t.Errorf("CRDs and their UIDs (-before +after):\n%s", diff)
+	}
+	for name, service := range map[string]string{"capd-mutating-webhook-configuration": "capd-system", "capi-kubeadm-bootstrap-mutating-webhook-configuration": "capi-kubeadm-bootstrap-system"} {
+		configuration := k.kubectl("get", "mutatingwebhookconfiguration", name, "--output=jsonpath={.webhooks[0].clientConfig.service.namespace} {.webhooks[0].clientConfig.caBundle}")
+		namespace, bundle, _ := strings.Cut(configuration, " ")
+		if namespace != service || bundle == "" {
+			t.Errorf("webhook configuration %s has a Service in namespace %q, and a CA bundle of %d bytes", name, namespace, len(bundle))
+		}
+		if secrets := k.kubectl("get", "secrets", "--namespace="+service, "--output=jsonpath={.items[?(@.type==\"kubernetes.io/tls\")].metadata.name}"); !strings.Contains(secrets, "webhook-service-cert") {
+			t.Errorf("the Secrets in %s are %q", service, secrets)
+		}
+	}
+	k.kubectl("scale", "deployment", "capd-controller-manager", "--namespace=capd-system", "--replicas=0")
+	k.eventually("drift in the other namespace is reverted", func() error {
+		if replicas := k.kubectl("get", "deployment", "capd-controller-manager", "--namespace=capd-system", "--output=jsonpath={.spec.replicas}"); replicas != "1" {
+			return fmt.Errorf("%s replicas", replicas)
+		}
+		return nil
+	})
+	k.kubectl("delete", "clusterapi", "cluster", "--timeout=5m")
+	p.end()
+	if left := strings.TrimSpace(k.kubectl("get", "deployments", "--all-namespaces", "--output", "name")); left != "deployment.apps/capi-installer" {
+		t.Errorf("Deployments after the uninstallation: %s", left)
+	}
+}
+
+// managedByClusterctl returns a cluster in which clusterctl has installed providers, and the bundles of these.
+func managedByClusterctl(t *testing.T) (*kubernetes, walkthrough) {
+	t.Helper()
+	k := newKubernetes(t)
+	w := walkthrough{k, filepath.Join(t.TempDir(), "capi-manifests")}
+	w.must(fixture.Build(w.Context(), w.program, "../..", "./cmd/capi-manifests"))
+	w.clone()
+	w.bases()
+	w.clusterctlInit()
+	w.runBlock("Generate a bundle")
+	w.runBlock("Append them")
+	w.runBlock("Write `images.json`")
+	return k, w
+}
+
+// adopt runs the commands of a message about collisions.
+func (k *kubernetes) adopt(message string) {
+	k.Helper()
+	for _, command := range regexp.MustCompile(`kubectl ([^;&]+)`).FindAllStringSubmatch(message, -1) {
+		k.kubectl(strings.Fields(command[1])...)
+	}
+}
+
+// permit lets the installer use another namespace for providers, as docs/install.md describes.
+func (k *kubernetes) permit(namespace string) {
+	k.Helper()
+	file := filepath.Join(k.folder, "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	k.must(err)
+	all := map[string]any{}
+	k.must(yaml.Unmarshal(text, &all))
+	resources, _ := all["resources"].([]any)
+	patches, _ := all["patches"].([]any)
+	folder := filepath.Join(k.folder, namespace)
+	k.must(os.MkdirAll(folder, 0o700))
+	own := fmt.Sprintf("namespace: %s\nresources: [%s]\n", namespace, filepath.Join("..", fmt.Sprint(resources[0]), "providers-namespace"))
+	k.must(os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(own), 0o600))
+	all["resources"] = append(resources, namespace)
+	all["patches"] = append(patches, map[string]any{
+		"target": map[string]any{"kind": "Deployment", "name": "capi-installer"},
+		"patch":  "- {op: add, path: /spec/template/spec/containers/0/args/-, value: --providers-namespace=" + namespace + "}",
+	})
+	text, err = yaml.Marshal(all)
+	k.must(err)
+	k.must(os.WriteFile(file, text, 0o600))
 }
 
 // crds returns the names of the CRDs and their UIDs.
