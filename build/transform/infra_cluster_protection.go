@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -126,7 +127,7 @@ func protection(crd *unstructured.Unstructured, namespace string) []*unstructure
 			"validationActions": []any{"Deny"},
 			"paramRef":          map[string]any{"name": "cluster", "parameterNotFoundAction": "Deny"},
 			"matchResources": map[string]any{"namespaceSelector": map[string]any{
-				"matchLabels": map[string]any{namespaceNameLabel: namespace},
+				"matchLabels": map[string]any{corev1.LabelMetadataName: namespace},
 			}},
 		},
 	}

@@ -12,8 +12,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/relocation"
 )
 
-const namespaceNameLabel = "kubernetes.io/metadata.name"
-
 var moveToNamespace = Transform{
 	Name: "namespace",
 	Does: "Moves namespaced objects, and the references to them, into one namespace; --namespace names another one, --keep-namespace disables it.",

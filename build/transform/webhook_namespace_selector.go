@@ -3,6 +3,7 @@
 package transform
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/extractor"
@@ -21,7 +22,7 @@ var webhookNamespaceSelector = Transform{
 			}
 			for _, webhook := range object.MapsAt(each.Object, "webhooks") {
 				if len(object.MapAt(webhook, "namespaceSelector")) == 0 {
-					object.EnsureMap(webhook, "namespaceSelector", "matchLabels")[namespaceNameLabel] = o.Namespace
+					object.EnsureMap(webhook, "namespaceSelector", "matchLabels")[corev1.LabelMetadataName] = o.Namespace
 				}
 			}
 		}

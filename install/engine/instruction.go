@@ -22,7 +22,7 @@ func (i Instruction) String() string {
 	return "annotated " + i.Name
 }
 
-// instructions are those of controllers that are often found beside Cluster API.
+// instructions address controllers that are often found beside Cluster API.
 var instructions = []Instruction{
 	{Name: "cert-manager.io/inject-ca-from"}, {Name: "cert-manager.io/inject-ca-from-secret"}, {Name: "cert-manager.io/inject-apiserver-ca"},
 	{Name: "service.beta.openshift.io/inject-cabundle"}, {Name: "service.beta.openshift.io/serving-cert-secret-name"},

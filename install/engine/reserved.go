@@ -32,8 +32,7 @@ func (e *Engine) pausing(ctx context.Context, phase revision.Phase, how Apply) A
 
 // isAbsent reports whether an object is deleted, or is being deleted.
 func (e *Engine) isAbsent(ctx context.Context, obj *unstructured.Unstructured) bool {
-	actual := obj.DeepCopy()
-	err := e.Reader.Get(ctx, client.ObjectKeyFromObject(obj), actual)
+	actual, err := referenceTo(obj).Read(ctx, e.Reader)
 	return apierrors.IsNotFound(err) || err == nil && actual.GetDeletionTimestamp() != nil
 }
 
@@ -47,10 +46,9 @@ type reservingWriter struct {
 
 // Create creates an object.
 func (w *reservingWriter) Create(ctx context.Context, obj client.Object, options ...client.CreateOption) error {
-	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
-	id := object.Identity{GroupKind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	id := object.IdentityOf(obj)
 	if w.reserved.Has(id) && len((&client.CreateOptions{}).ApplyOptions(options).DryRun) == 0 {
-		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, obj.GetName(), errors.New("it was deleted for the next version"))
+		return apierrors.NewConflict(schema.GroupResource{Group: id.Group, Resource: id.Kind}, obj.GetName(), errors.New("it was deleted for the next version"))
 	}
 	return w.Writer.Create(ctx, obj, options...)
 }

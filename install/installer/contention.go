@@ -33,7 +33,7 @@ type contest struct {
 	slowest time.Duration
 	// change describes the object, the fields, the field managers, and what addresses other controllers.
 	change string
-	// instructions are those of the object to other controllers.
+	// instructions of the object address other controllers.
 	instructions []engine.Instruction
 }
 

@@ -19,8 +19,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// deletions are the objects that conditions have told the administrator to delete, because a version has them with another immutable field.
-// The installed version must not create them again. A process that starts later does not know them: it names the objects again if they exist.
+// deletions are objects that are deleted for a version: by the administrator, whom conditions have told that the version has them with another
+// immutable field, or by the installer, because the version has them in another namespace. The installed version must not create them again.
+// A process that starts later finds them again if they exist.
 type deletions struct {
 	version string
 	objects sets.Set[object.Identity]
@@ -53,7 +54,7 @@ func deletedBy(findings []preflight.Finding) sets.Set[object.Identity] {
 	return out
 }
 
-// reserved returns the objects that the administrator deletes for the desired version, unless it is this version.
+// reserved returns the objects that are deleted for the desired version, unless it is this version.
 func (p *Preflight) reserved(s state, v version) sets.Set[object.Identity] {
 	if desired := s.Cluster.Status.DesiredVersion; desired != v.name {
 		return p.deletions.of(desired)

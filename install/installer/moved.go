@@ -5,6 +5,7 @@ package installer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,9 +43,7 @@ func (t trial) stopMoved(ctx context.Context, phase revision.Phase) error {
 	former := map[object.Identity]*unstructured.Unstructured{}
 	for _, entry := range t.s.Cluster.Status.Versions {
 		if entry.Name != t.a.plan.name {
-			for identity, obj := range t.plans.objectsOf(t.s, entry) {
-				former[identity] = obj
-			}
+			maps.Copy(former, t.plans.objectsOf(t.s, entry))
 		}
 	}
 	moved := movedDeployments(former, phase, slices.Concat(t.a.plan.phases, t.a.plan.others))

@@ -14,12 +14,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 )
-
-const namespaceNameLabel = "kubernetes.io/metadata.name"
 
 // Relocation moves objects from several namespaces to one.
 type Relocation struct {
@@ -131,9 +130,9 @@ func (r Relocation) selectors(o *unstructured.Unstructured) {
 		selectors = append(selectors, object.MapAt(webhook, "namespaceSelector"))
 	}
 	for _, selector := range selectors {
-		r.field(object.MapAt(selector, "matchLabels"), namespaceNameLabel)
+		r.field(object.MapAt(selector, "matchLabels"), corev1.LabelMetadataName)
 		for _, expression := range object.MapsAt(selector, "matchExpressions") {
-			if object.TextAt(expression, "key") == namespaceNameLabel {
+			if object.TextAt(expression, "key") == corev1.LabelMetadataName {
 				r.list(expression["values"])
 			}
 		}
