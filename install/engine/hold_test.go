@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,13 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -59,6 +63,12 @@ func TestHolder_Of(t *testing.T) {
 		}
 		return o
 	}
+	mutating := func(o *unstructured.Unstructured) *unstructured.Unstructured {
+		o.SetKind("MutatingWebhookConfiguration")
+		return o
+	}
+	adoptable := machinesCRD("v1", "v2!")
+	adoptable.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
 	instance := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v2", "kind": "Machine", "metadata": map[string]any{"name": "own"}}}
 	both := []string{"v1", "v2!"}
 	for name, test := range map[string]struct {
@@ -79,6 +89,10 @@ func TestHolder_Of(t *testing.T) {
 		"an instance in the component":                {cached: machinesCRD("v1!"), desired: machinesCRD(both...), part: []*unstructured.Unstructured{instance}, want: "v2"},
 		"a CRD of another owner":                      {live: machinesCRD("v1!"), desired: machinesCRD(both...), want: "v2"},
 		"a CRD that is adopted":                       {live: machinesCRD("v1!"), desired: machinesCRD(both...), how: Apply{Adopt: sets.New(object.IdentityOf(machinesCRD()))}, want: "v1, held"},
+		"a CRD that the manifest adopts":              {live: machinesCRD("v1!"), desired: adoptable, want: "v1, held"},
+		"a CRD deleted after it was cached":           {cached: machinesCRD("v1!"), live: settings("other", ""), desired: machinesCRD(both...), want: "v2"},
+		"mutating webhooks of an older version":       {cached: mutating(owned(webhooksFor("x.io", "v1"), "4.22.0-1")), desired: mutating(webhooksFor("x.io", "v2")), want: "omitted"},
+		"webhooks for objects of Kubernetes":          {cached: owned(webhooksFor("", "v1"), "4.22.0-1"), desired: webhooksFor("", "v1"), part: []*unstructured.Unstructured{settings("a", "red")}, want: "omitted"},
 		"webhooks of an older version":                {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), want: "omitted"},
 		"webhooks of this version":                    {cached: owned(webhooksFor("x.io", "v2"), "4.22.0-2"), desired: webhooksFor("x.io", "v2"), want: "applied"},
 		"new webhooks":                                {desired: webhooksFor("x.io", "v2"), want: "applied"},
@@ -128,10 +142,41 @@ func TestHolder_Of(t *testing.T) {
 	}
 }
 
+// An object that cannot be read may not be applied as if it did not exist: its storage version or its webhooks would be replaced too early.
+func TestHolder_FailedReads(t *testing.T) {
+	down := errors.New("unavailable")
+	none := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(machinesCRD("v1!")).Build()
+	for name, readers := range map[string][2]client.Reader{"cache": {single{err: down}, none}, "API server": {none, single{err: down}}} {
+		for _, desired := range []*unstructured.Unstructured{machinesCRD("v1", "v2!"), webhooksFor("x.io", "v1")} {
+			h := holder{Engine: &Engine{Reader: readers[0], live: readers[1]}, how: Apply{Ordered: true, Adopt: sets.New(object.IdentityOf(desired))}}
+			phase := revision.Phase{Objects: []*unstructured.Unstructured{desired}}
+			if applied, _, err := h.of(t.Context(), phase, []*unstructured.Unstructured{desired}); !errors.Is(err, down) || applied != nil {
+				t.Errorf("%s, %s: %v is applied, error %v", name, desired.GetKind(), applied, err)
+			}
+		}
+	}
+}
+
+// Objects wait for the pods of their own component.
+func TestPartsOf(t *testing.T) {
+	core, infrastructure := revision.Part{Owner: "4.22.0-1", Component: "core"}, revision.Part{Owner: "4.22.0-1", Component: "infrastructure"}
+	var got []string
+	for _, part := range partsOf([]revision.Phase{{Name: "a", Part: core}, {Name: "b", Part: core}, {Name: "c", Part: infrastructure}}) {
+		var names []string
+		for _, phase := range part {
+			names = append(names, phase.Name)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	if diff := cmp.Diff([]string{"a b", "c"}, got); diff != "" {
+		t.Errorf("phases of each component (-want +got):\n%s", diff)
+	}
+}
+
 // An object that waits is named in its phase. A phase with an omitted object is not complete, but its other objects count.
 func TestWithHeld(t *testing.T) {
 	crd, hooks := machinesCRD("v1!"), webhooksFor("x.io", "v1")
-	phases := []Phase{{Name: "core", Complete: true, Objects: []Object{{Reference: referenceTo(crd), Ready: true}}}}
+	phases := []Phase{{Name: "core", Complete: true, Objects: []Object{{Reference: referenceTo(crd), Ready: true, Available: true}}}}
 	for _, test := range []struct {
 		held                     []heldObject
 		complete, ready, holding bool
@@ -148,6 +193,9 @@ func TestWithHeld(t *testing.T) {
 		for _, o := range got[0].Objects {
 			objects = append(objects, o.Ready, o.Held)
 		}
+		if !(Result{Phases: got}).Available() {
+			t.Errorf("%v: an object that waits counts as unavailable", test.held)
+		}
 		if diff := cmp.Diff([]any{test.complete, test.ready, test.holding, test.objects}, []any{got[0].Complete, allButHeld(got), got[0].holds(), fmt.Sprint(objects)}); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", test.held, diff)
 		}
@@ -163,10 +211,19 @@ func established(versions ...string) *unstructured.Unstructured {
 	return out
 }
 
-// A rollout switches the webhook configuration and the storage version when the Deployment is ready. Maintenance waits for nothing, also if the
+// A rollout switches the webhook configuration and then the storage version when the Deployment is ready. Maintenance waits for nothing, also if the
 // rollout before it has kept the result of the CRDs.
 func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
-	for name, ready := range map[string]bool{"a rollout": true, "maintenance": false} {
+	for name, test := range map[string]struct {
+		ready    bool
+		rejected error // of the webhook configuration
+		want     string
+	}{
+		"a rollout":             {true, nil, "v2 [v2] true"},
+		"webhooks are rejected": {true, apierrors.NewInvalid(schema.GroupKind{}, "webhooks", nil), "v1 [v1] false"},
+		"webhooks fail":         {true, apierrors.NewInternalError(errors.New("down")), "v1 [v1] false"},
+		"maintenance":           {false, nil, "v2 [v2] false"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			all := runtime.NewScheme()
 			if err := errors.Join(scheme.AddToScheme(all), apiextensionsv1.AddToScheme(all)); err != nil {
@@ -181,7 +238,20 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 				}
 			}
 			mapper := testrestmapper.TestOnlyStaticRESTMapper(all)
-			cluster := fake.NewClientBuilder().WithScheme(all).WithRESTMapper(mapper).WithObjects(ours...).WithStatusSubresource(&appsv1.Deployment{}).Build()
+			cluster := fake.NewClientBuilder().WithScheme(all).WithRESTMapper(mapper).WithObjects(ours...).WithStatusSubresource(&appsv1.Deployment{}).WithInterceptorFuncs(interceptor.Funcs{
+				Apply: func(ctx context.Context, next client.WithWatch, obj runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					if o, ok := obj.(interface{ GetName() string }); ok && o.GetName() == "webhooks" && test.rejected != nil {
+						return test.rejected
+					}
+					return next.Apply(ctx, obj, options...)
+				},
+				Patch: func(ctx context.Context, next client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if obj.GetName() == "webhooks" && test.rejected != nil {
+						return test.rejected
+					}
+					return next.Patch(ctx, obj, patch, options...)
+				},
+			}).Build()
 			engine, err := Assemble(Parts{Scheme: all, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster})
 			if err != nil {
 				t.Fatal(err)
@@ -198,7 +268,7 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 			apply := func(ordered bool) (state string) {
 				t.Helper()
 				result, err := engine.Apply(t.Context(), rev, Apply{Ordered: ordered})
-				if err != nil {
+				if err != nil && !errors.Is(err, test.rejected) {
 					t.Fatal(err)
 				}
 				crd, hooks := machinesCRD(), webhooksFor("x.io", "")
@@ -213,8 +283,7 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 					t.Fatalf("before the pods are ready: %s", got)
 				}
 			}
-			want := "v2 [v2] false"
-			if ready {
+			if test.ready {
 				live := &appsv1.Deployment{}
 				if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pods), live); err != nil {
 					t.Fatal(err)
@@ -223,13 +292,11 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 				if err := cluster.Status().Update(t.Context(), live); err != nil {
 					t.Fatal(err)
 				}
-				want = "v2 [v2] true"
 			}
-			if got := apply(ready); got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-			if got := apply(ready); got != want {
-				t.Errorf("once more: %s, want %s", got, want)
+			for range 2 {
+				if got := apply(test.ready); got != test.want {
+					t.Errorf("%s, want %s", got, test.want)
+				}
 			}
 		})
 	}

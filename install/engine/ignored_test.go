@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,14 @@ func TestEngine_IgnoredFields(t *testing.T) {
 		"a field of an atomic map":  {[]string{"/spec/selector/app"}, spec, `{selector: {app: b}}`, `{selector: {app: a}}`, `{selector: {app: b}}`},
 		"an escaped name":           {[]string{"/spec/a~1b~0c"}, spec, `{"a/b~c": 2, ab: 2}`, `{"a/b~c": 1, ab: 1}`, `{ab: 1}`},
 		"a missing parent":          {[]string{"/spec/x/y"}, spec, `{x: {y: 2}}`, `{replicas: 1}`, `{replicas: 1}`},
+		"an index at the end":       {[]string{"/spec/list/1/a"}, spec, `{list: [{a: 1}, {a: 1}]}`, `{list: [{a: 2}]}`, `{list: [{a: 2}]}`},
+		"a negative index":          {[]string{"/spec/list/-1/a"}, spec, `{list: [{a: 1}]}`, `{list: [{a: 2}]}`, `{list: [{a: 2}]}`},
+		"no index":                  {[]string{"/spec/list/x/a"}, `{"f:spec":{"f:list":{}}}`, `{list: [{a: 1}]}`, `{list: [{a: 2}]}`, `{list: [{a: 2}]}`},
+		"an item as a whole":        {[]string{"/spec/list/0"}, spec, `{list: [{a: 1}]}`, `{list: [{a: 2}]}`, `{list: [{a: 2}]}`},
+		"an item that is gone":      {[]string{"/spec/list/1/a"}, spec, `{list: [{a: 1}]}`, `{list: [{a: 2}, {a: 3}]}`, `{list: [{a: 2}, {a: 3}]}`},
+		"items by their index":      {[]string{"/spec/list/0/a", "/spec/list/1/a"}, `{"f:spec":{"f:list":{"i:0":{"f:a":{}}}}}`, `{list: [{a: 1}, {a: 1}]}`, `{list: [{a: 2}, {a: 2}]}`, `{list: [{a: 1}, {}]}`},
+		"an item of another key":    {[]string{"/spec/list/0/a"}, `{"f:spec":{"f:list":{".":{},"k:{\"name\":\"y\"}":{"f:a":{}}}}}`, `{list: [{name: x, a: 1}]}`, `{list: [{name: x, a: 2}]}`, `{list: [{name: x}]}`},
+		"an item with a default":    {[]string{"/spec/list/0/a"}, `{"f:spec":{"f:list":{"k:{\"name\":\"x\",\"protocol\":\"TCP\"}":{"f:a":{}}}}}`, `{list: [{name: x, a: 1}]}`, `{list: [{name: x, a: 2}]}`, `{list: [{name: x, a: 1}]}`},
 		"an index out of the range": {[]string{"/spec/list/7/a"}, spec, `{list: [{a: 1}]}`, `{list: [{a: 2}]}`, `{list: [{a: 2}]}`},
 		"an item with a name": {
 			[]string{"/spec/template/spec/containers/0/image"}, spec,
@@ -47,7 +56,11 @@ func TestEngine_IgnoredFields(t *testing.T) {
 			actual, desired, want := deploymentOf(t, test.actual), deploymentOf(t, test.desired), deploymentOf(t, test.want)
 			entry := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldOwner, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}
 			entry.FieldsV1.SetRawBytes([]byte(test.owned))
-			actual.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
+			others := metav1.ManagedFieldsEntry{Manager: "other", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}
+			others.FieldsV1.SetRawBytes([]byte(`{"f:spec":{}}`)) // all of it
+			status := others
+			status.Manager, status.Subresource = v1alpha1.FieldOwner, "status"
+			actual.SetManagedFields([]metav1.ManagedFieldsEntry{entry, others, status, {Manager: v1alpha1.FieldOwner}})
 			before := desired.DeepCopy()
 			e := &Engine{Reader: single{object: actual}}
 			policy := []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: test.fields}, {Kind: "Deployment", Name: "web", Fields: []string{"/spec"}}}
@@ -69,9 +82,13 @@ func TestEngine_IgnoredFields(t *testing.T) {
 type single struct {
 	client.Reader
 	object *unstructured.Unstructured
+	err    error
 }
 
 func (s single) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.err != nil {
+		return s.err
+	}
 	s.object.DeepCopyInto(into.(*unstructured.Unstructured))
 	return nil
 }
@@ -83,6 +100,11 @@ func TestEngine_IgnoredFieldsOfANewObject(t *testing.T) {
 	got, err := e.ignore(t.Context(), []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: []string{"/spec/replicas"}}}, desired)
 	if err != nil || !cmp.Equal(got.Object, desired.Object) {
 		t.Errorf("got %v, %v", got, err)
+	}
+	down := errors.New("unavailable")
+	e.Reader = single{err: down}
+	if got, err := e.ignore(t.Context(), []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: []string{"/spec/replicas"}}}, desired); !errors.Is(err, down) {
+		t.Errorf("an object that cannot be read: %v, %v", got, err)
 	}
 }
 

@@ -168,6 +168,8 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 	offered.Objects[0].Adoptable = true
 	replaced := settledPhase("core", Idle, stored, "a")
 	replaced.Objects[0].Replaced = []string{".spec.replicas"}
+	waiting := settledPhase("core", Idle, stored, "a")
+	waiting.Complete = false
 	for name, test := range map[string]struct {
 		result Phase
 		want   bool
@@ -178,6 +180,8 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 		"an updated object":             {settledPhase("core", Updated, stored, "a"), false},
 		"an object with the annotation": {offered, false},
 		"an object with another value":  {replaced, false},
+		"an object that is not ready":   {waiting, false},
+		"a rejected phase":              {Phase{Name: "core", Rejection: &Rejection{}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kept, rev := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}, Revision{Name: "4.22.0-1", Key: "key"}

@@ -4,11 +4,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -27,6 +29,7 @@ type ordered struct {
 	engine  *Engine
 	mu      sync.Mutex
 	deleted []string
+	err     error // of deletions
 }
 
 func newOrdered(t *testing.T, objects ...client.Object) *ordered {
@@ -38,6 +41,9 @@ func newOrdered(t *testing.T, objects ...client.Object) *ordered {
 			o.mu.Lock()
 			o.deleted = append(o.deleted, obj.GetName())
 			o.mu.Unlock()
+			if o.err != nil {
+				return o.err
+			}
 			return next.Delete(ctx, obj, options...)
 		},
 	}).Build()
@@ -109,8 +115,16 @@ func TestEngine_RemovesTheLastPhaseFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if waits := removed.Phases[0].Waiting; !removed.Complete && (len(waits) != 1 || waits[0].Name != "c") && cluster.deleted[len(cluster.deleted)-1] == "c" {
+			t.Errorf("waiting for %v", waits)
+		}
 		return removed.Complete
 	}
+	cluster.err = errors.New("unavailable")
+	if removed, err := cluster.engine.Remove(t.Context(), rev, Remove{}); !errors.Is(err, cluster.err) || removed.Complete {
+		t.Errorf("a failed deletion: %+v, %v", removed, err)
+	}
+	cluster.err = nil
 	for range 2 {
 		if complete := remove(); complete || !slices.Equal(cluster.names(t), []string{"a", "b", "c"}) {
 			t.Fatalf("complete: %t, %v exist while the last phase is blocked", complete, cluster.names(t))
@@ -153,6 +167,30 @@ func TestEngine_AppliesPhasesInOrder(t *testing.T) {
 		}
 		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(waits), waits.DeepCopy()); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An error ends a rollout, and not the maintenance of the other phases. A busy API server gets no further requests.
+func TestEngine_ErrorsOfPhases(t *testing.T) {
+	down, busy := errors.New("down"), apierrors.NewTooManyRequests("busy", 1)
+	for _, component := range []string{"core", "other"} { // the failing phase is in the same component as the next one, or in another one
+		for _, test := range []struct {
+			err     error
+			ordered bool
+			want    []string
+		}{{down, true, nil}, {busy, true, nil}, {down, false, []string{"b"}}, {busy, false, nil}} {
+			cluster, rev := newOrdered(t), inPhases([]string{"a"}, []string{"b"})
+			rev.Phases[0].Part.Component, rev.Phases[1].Part.Component = component, "core"
+			how := Apply{Ordered: test.ordered, Prepare: func(_ context.Context, phase revision.Phase) error {
+				if phase.Name == rev.Phases[0].Name {
+					return test.err
+				}
+				return nil
+			}}
+			if _, err := cluster.engine.Apply(t.Context(), rev, how); !errors.Is(err, test.err) || !slices.Equal(cluster.names(t), test.want) {
+				t.Errorf("%s, ordered %t, %v: error %v, %v exist, want %v", component, test.ordered, test.err, err, cluster.names(t), test.want)
+			}
 		}
 	}
 }

@@ -3,10 +3,15 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -50,5 +55,33 @@ func TestEngine_CreatesNoReservedObject(t *testing.T) {
 				t.Errorf("%v exist, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// A reserved object is paused only while it is absent, and a contested object with it.
+func TestEngine_Pausing(t *testing.T) {
+	deleted := inNamespace("reserved")
+	deleted.SetDeletionTimestamp(new(metav1.Now()))
+	deleted.SetFinalizers([]string{"example.com/blocks"})
+	contested := object.IdentityOf(inNamespace("contested"))
+	for name, test := range map[string]struct {
+		reader client.Reader
+		paused bool
+	}{
+		"exists":         {single{object: inNamespace("reserved")}, false},
+		"is deleted":     {single{object: deleted}, true},
+		"does not exist": {single{err: apierrors.NewNotFound(schema.GroupResource{}, "reserved")}, true},
+		"cannot be read": {single{err: errors.New("unavailable")}, false},
+	} {
+		e, phase := &Engine{Reader: test.reader}, inPhases([]string{"reserved", "contested"}).Phases[0]
+		reserved := object.IdentityOf(phase.Objects[0])
+		how := Apply{Reserved: sets.New(reserved), Paused: func(o object.Identity) bool { return o == contested }}
+		if got := e.pausing(t.Context(), phase, how); got.Paused(reserved) != test.paused || !got.Paused(contested) {
+			t.Errorf("%s: paused %t, want %t; contested %t", name, got.Paused(reserved), test.paused, got.Paused(contested))
+		}
+		how.Paused = nil
+		if got := e.pausing(t.Context(), phase, how); test.paused && (!got.Paused(reserved) || got.Paused(contested)) {
+			t.Errorf("%s, without contests: paused %t, the other object %t", name, got.Paused(reserved), got.Paused(contested))
+		}
 	}
 }

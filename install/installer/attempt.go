@@ -174,7 +174,8 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		r.Preflight.deletions.add(out.plan.name, out.immutable)
 	}
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
-	out.contested, out.next = r.contend(s, out, now).message(now)
+	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contests[out.plan.name], now)
+	out.contested, out.next = r.contend(s, out, reissued, now).message(now)
 	if out.scope == maintenance {
 		replaced := replacementsIn(out.result)
 		out.replaced, r.replaced = replaced.event(r.replaced), replaced
@@ -182,7 +183,7 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 			out.next = replacedRecheck
 		}
 	}
-	out.err = errors.Join(out.err, r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan))
+	out.err = errors.Join(out.err, errIssued)
 	return out
 }
 

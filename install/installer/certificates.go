@@ -28,14 +28,21 @@ type certificate struct {
 	at   time.Time
 }
 
-// issue issues the certificates of the Services in a plan.
-func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan) error {
+// issue issues the certificates of the Services in a plan, except while a contest for their Secret is paused. It returns the Secrets of earlier checks
+// that it has written again, also with an error: another actor has changed or deleted them.
+func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan, known contests, now time.Time) (again []servingcert.Written, err error) {
 	services := slices.DeleteFunc(p.requesting(), func(o *unstructured.Unstructured) bool {
-		return !servingcert.RequestsCertificate(o) || c.has(object.IdentityOf(o), seen, p.authority)
+		return !servingcert.RequestsCertificate(o) || c.has(object.IdentityOf(o), seen, p.authority, now) || known.paused(servingcert.SecretOf(o), now)
 	})
-	check := certificate{authority: p.authority, asOf: seen.Count(), at: time.Now()}
-	if err := issuer.Issue(ctx, services); err != nil {
-		return err
+	check := certificate{authority: p.authority, asOf: seen.Count(), at: now}
+	written, err := issuer.Issue(ctx, services)
+	for _, one := range written {
+		if last, found := (*c)[one.Service]; found && last.authority == p.authority {
+			again = append(again, one)
+		}
+	}
+	if err != nil {
+		return again, err
 	}
 	for _, service := range services {
 		if *c == nil {
@@ -43,12 +50,11 @@ func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer serv
 		}
 		(*c)[object.IdentityOf(service)] = check
 	}
-	return nil
+	return again, nil
 }
 
 // has reports whether the certificate of a Service needs no check.
-func (c *certified) has(service object.Identity, seen *engine.Changes, authority string) bool {
+func (c *certified) has(service object.Identity, seen *engine.Changes, authority string, now time.Time) bool {
 	last, found := (*c)[service]
-	return found && last.authority == authority && !seen.Since(last.asOf, service) &&
-		time.Since(last.at) < servingcert.RecheckInterval
+	return found && last.authority == authority && !seen.Since(last.asOf, service) && now.Sub(last.at) < servingcert.RecheckInterval
 }

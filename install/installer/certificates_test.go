@@ -4,7 +4,9 @@ package installer
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,7 +86,10 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 			if err := issuer.Prepare(t.Context(), c.plan.requesting()); err != nil {
 				t.Fatal(err)
 			}
-			issue := func() error { return c.issue(t.Context(), c.Changes, issuer, c.plan) }
+			issue := func() error {
+				_, err := c.issue(t.Context(), c.Changes, issuer, c.plan, nil, time.Now())
+				return err
+			}
 			if err := issue(); err != nil || checks != 1 {
 				t.Fatalf("the first reconcile checked the Service %d times: %v", checks, err)
 			}
@@ -93,6 +98,70 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 			first, second := issue(), issue()
 			if failed := test.checks == 2; checks != test.checks || (first != nil) != failed || (second != nil) != failed {
 				t.Errorf("two reconciles checked the Service %d times, want %d: %v, %v", checks, test.checks, first, second)
+			}
+		})
+	}
+}
+
+// Another issuer replaces the certificate, or deletes its Secret, five seconds after each write: writes become rare, and the condition names the Secret
+// and the other field manager. The first certificate and the ones of another authority are no reverts.
+func TestCertified_OtherIssuer(t *testing.T) {
+	key := client.ObjectKey{Namespace: v1alpha1.OperandNamespace, Name: "webhook-cert"}
+	for want, act := range map[string]func(*testing.T, client.Client, *corev1.Secret) error{
+		`changed by field manager "cert-manager"`: func(t *testing.T, other client.Client, secret *corev1.Secret) error {
+			secret.Data["tls.crt"], secret.Data["tls.key"] = []byte("other"), []byte("other")
+			return other.Update(t.Context(), secret, client.FieldOwner("cert-manager"))
+		},
+		"deleted": func(t *testing.T, other client.Client, secret *corev1.Secret) error {
+			return other.Delete(t.Context(), secret)
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			cluster := fake.NewClientBuilder().WithReturnManagedFields().WithObjects(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "webhook"}}).Build()
+			issuer, seen := servingcert.Issuer{Reader: cluster, Writer: cluster}, &engine.Changes{Namespaces: engine.Namespaces{key.Namespace}}
+			p := plan{phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}}
+			if err := issuer.Prepare(t.Context(), p.requesting()); err != nil {
+				t.Fatal(err)
+			}
+			var c certified
+			var of contests
+			began, counts := time.Now(), make([]int, 60)
+			for at := time.Duration(0); at < time.Hour; at += 5 * time.Second {
+				now := began.Add(at)
+				written, err := c.issue(t.Context(), seen, issuer, p, of, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				of = of.after(engine.Result{}, maintenance, now).reissued(written, now)
+				if counts[int(at.Minutes())] += len(written); at == 0 && written != nil {
+					t.Errorf("the first certificate is a revert: %v", written)
+				}
+				secret := &corev1.Secret{}
+				if err := cluster.Get(t.Context(), key, secret); err != nil || string(secret.Data["tls.crt"]) == "other" {
+					continue // the installer pauses
+				}
+				if err := act(t, cluster, secret); err != nil {
+					t.Fatal(err)
+				}
+				seen.Observe(object.IdentityOf(webhookService()))
+			}
+			total := 0
+			for _, count := range counts {
+				total += count
+			}
+			if counts[0] != 3 || counts[1]*5 > counts[0] || total > 12 {
+				t.Errorf("%d reverts, by minute %v", total, counts)
+			}
+			message, next := of.message(began.Add(time.Hour))
+			if want := "Secret " + key.String() + " (certificate of Service " + key.Namespace + "/webhook, " + want + ")"; !strings.HasSuffix(message, want) || next <= 0 || next > 11*time.Minute {
+				t.Errorf("message %q, want %q at its end; next reconcile in %s", message, want, next)
+			}
+			if message, _ = of.after(engine.Result{}, maintenance, began.Add(2*time.Hour)).message(began.Add(2 * time.Hour)); message != "" {
+				t.Errorf("after the contest: %q", message)
+			}
+			p.authority = "renewed"
+			if written, err := c.issue(t.Context(), seen, issuer, p, nil, began.Add(time.Hour)); err != nil || written != nil {
+				t.Errorf("with another authority: %v, %v", written, err)
 			}
 		})
 	}

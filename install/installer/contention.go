@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -129,6 +130,16 @@ func (c contests) after(result engine.Result, of scope, now time.Time) contests 
 	return out
 }
 
+// reissued returns the contests after Secrets of certificates were written again.
+func (c contests) reissued(written []servingcert.Written, now time.Time) contests {
+	for _, one := range written {
+		known := c[one.Secret].reverted(now)
+		known.change = one.Secret.String() + " (certificate of " + one.Service.String() + ", " + one.Change + ")"
+		c[one.Secret] = known
+	}
+	return c
+}
+
 // changeOf describes an object that another actor has changed, with the annotations and labels that can make it do so.
 func changeOf(o engine.Object) string {
 	change := cmp.Or(o.Change, externalChange(o.Action))
@@ -143,12 +154,12 @@ func changeOf(o engine.Object) string {
 }
 
 // contend counts the reverts of an attempt, and returns the contests of its version.
-func (r *Applier) contend(s state, a attempt, now time.Time) contests {
+func (r *Applier) contend(s state, a attempt, reissued []servingcert.Written, now time.Time) contests {
 	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
 	if r.contests == nil {
 		r.contests = map[string]contests{}
 	}
-	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now)
+	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now).reissued(reissued, now)
 	return r.contests[a.plan.name]
 }
 

@@ -39,11 +39,15 @@ func TestContests_Fighter(t *testing.T) {
 			for _, at := range reverts {
 				counts[int(at.Minutes())]++
 			}
-			if counts[0] != 3 || counts[1]*5 > counts[0] || len(reverts) > 12 {
+			pauses := []time.Duration{reverts[3] - reverts[2], reverts[4] - reverts[3]}
+			if counts[0] != 3 || counts[1]*5 > counts[0] || len(reverts) > 12 || pauses[0].Round(time.Minute) != 2*time.Minute || pauses[1].Round(time.Minute) != 10*time.Minute {
 				t.Errorf("scope %d, every %s: %d reverts, by minute %v", of, interval, len(reverts), counts)
 			}
 			message, next := c.message(began.Add(time.Hour))
-			if !strings.Contains(message, "ConfigMap a") || next <= 0 || next > 11*time.Minute || !c.contested(reference("a").Identity) {
+			if left := reverts[len(reverts)-1] + 10*time.Minute - time.Hour; next != left+time.Second {
+				t.Errorf("scope %d, every %s: next reconcile in %s, but the pause ends in %s", of, interval, next, left)
+			}
+			if !strings.Contains(message, "ConfigMap a") || !c.contested(reference("a").Identity) {
 				t.Errorf("scope %d, every %s: message %q, next reconcile in %s", of, interval, message, next)
 			}
 		}
@@ -123,6 +127,45 @@ func TestContests_AreFoundByTheAlert(t *testing.T) {
 			if reverts[i+1]-reverts[i] >= firstMemory {
 				t.Errorf("every %s: no revert from %s to %s", interval, reverts[i], reverts[i+1])
 			}
+		}
+	}
+}
+
+// An actor that deletes an object of the installed version again and again is one too.
+func TestContests_Deletions(t *testing.T) {
+	var c contests
+	now := time.Now()
+	for range 3 {
+		c = c.after(reconciled(engine.Created, false), maintenance, now)
+	}
+	if message, _ := c.message(now); !strings.Contains(message, "ConfigMap a (deleted)") {
+		t.Errorf("message %q", message)
+	}
+}
+
+// An object that is paused for another reason, such as a reserved one, causes no contest and no reconcile.
+func TestContests_PausedForAnotherReason(t *testing.T) {
+	now := time.Now()
+	c := contests(nil).after(reconciled(engine.Created, true), maintenance, now)
+	if message, next := c.message(now); message != "" || next != 0 || len(c) != 0 {
+		t.Errorf("message %q, next reconcile in %s, contests %v", message, next, c)
+	}
+}
+
+// The message is the same for the same objects: another one would be another write of the status.
+func TestContests_OrderOfTheMessage(t *testing.T) {
+	now, c := time.Now(), contests(nil)
+	result := reconciled(engine.Recovered, false)
+	for _, name := range []string{"b", "c", "d"} {
+		result.Phases[0].Objects = append(result.Phases[0].Objects, engine.Object{Reference: reference(name), Action: engine.Recovered})
+	}
+	for range 3 {
+		c = c.after(result, maintenance, now)
+	}
+	first, _ := c.message(now)
+	for range 20 {
+		if again, _ := c.message(now); again != first {
+			t.Fatalf("%q, then %q", first, again)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/certificate"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // SecretName is the name of the Secret in the operator namespace with the CA certificates and their keys.
@@ -118,57 +119,63 @@ func (i Issuer) Authority(ctx context.Context) (Authority, error) {
 	return parse(secret)
 }
 
-// Issue issues or renews the certificates of those Services that exist in the cluster. Each must request one.
-func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured) error {
+// Issue issues or renews the certificates of those Services that exist in the cluster. Each must request one. It returns the Secrets that it has
+// written, also with an error.
+func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured) (written []Written, err error) {
 	if len(services) == 0 {
-		return nil
+		return nil, nil
 	}
 	authority, err := i.Authority(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, service := range services {
-		if err := i.serve(ctx, authority, service); err != nil {
-			return err
+		change, err := i.serve(ctx, authority, service)
+		if err != nil {
+			return written, err
+		}
+		if change != "" {
+			written = append(written, Written{object.IdentityOf(service), SecretOf(service), change})
 		}
 	}
 	if i.Issued != nil {
 		i.Issued()
 	}
-	return nil
+	return written, nil
 }
 
-// serve issues the certificate of a Service unless its Secret has a current one.
-func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstructured.Unstructured) error {
+// serve issues the certificate of a Service unless its Secret has a current one. It describes the Secret that it has replaced; empty without a write.
+func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstructured.Unstructured) (change string, err error) {
 	service := &corev1.Service{}
 	if err := i.Reader.Get(ctx, client.ObjectKeyFromObject(requested), service); err != nil {
-		return client.IgnoreNotFound(err) // the next reconcile follows its creation
+		return "", client.IgnoreNotFound(err) // the next reconcile follows its creation
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: requested.GetAnnotations()[v1alpha1.ServingCertAnnotation]}}
-	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: SecretOf(requested).Name}}
+	err = i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Secret %s/%s for the certificate of Service %s: %w", secret.Namespace, secret.Name, service.Name, err)
+		return "", fmt.Errorf("reading Secret %s/%s for the certificate of Service %s: %w", secret.Namespace, secret.Name, service.Name, err)
 	}
 	if err == nil && secret.Labels[v1alpha1.ServingCertLabel] == "" {
-		return fmt.Errorf("cannot issue the certificate of Service %s/%s: Secret %s exists, but the installer has not created it; delete the Secret", service.Namespace, service.Name, secret.Name)
+		return "", fmt.Errorf("cannot issue the certificate of Service %s/%s: Secret %s exists, but the installer has not created it; delete the Secret", service.Namespace, service.Name, secret.Name)
 	}
 	names := Names(requested.GetNamespace(), requested.GetName())
 	existing := certificate.Serving{Certificate: secret.Data[certificateKey], Key: secret.Data[privateKey]}
 	current := authority.Current(existing, names, i.now())
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
 	if current && bytes.Equal(secret.Data[caKey], authority.Bundle()) && slices.Contains(secret.OwnerReferences, owner) {
-		return nil
+		return "", nil
 	}
 	if !current {
 		if existing, err = authority.Issue(names, i.now()); err != nil {
-			return fmt.Errorf("issuing the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
+			return "", fmt.Errorf("issuing the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
 		}
 	}
+	change = changeOf(secret)
 	secret.Type = corev1.SecretTypeTLS
 	secret.Labels = map[string]string{v1alpha1.ServingCertLabel: service.Name}
 	secret.OwnerReferences = []metav1.OwnerReference{owner}
 	secret.Data = map[string][]byte{certificateKey: existing.Certificate, privateKey: existing.Key, caKey: authority.Bundle()}
-	return i.write(ctx, secret)
+	return change, i.write(ctx, secret)
 }
 
 // read reads the Secret of the authority. If it does not exist, the returned Secret has its name.
@@ -191,9 +198,9 @@ func parse(secret *corev1.Secret) (Authority, error) {
 
 // write creates or updates a Secret.
 func (i Issuer) write(ctx context.Context, secret *corev1.Secret) error {
-	write := func() error { return i.Writer.Update(ctx, secret) }
+	write := func() error { return i.Writer.Update(ctx, secret, client.FieldOwner(v1alpha1.FieldOwner)) }
 	if secret.ResourceVersion == "" {
-		write = func() error { return i.Writer.Create(ctx, secret) }
+		write = func() error { return i.Writer.Create(ctx, secret, client.FieldOwner(v1alpha1.FieldOwner)) }
 	}
 	if err := write(); err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)

@@ -93,8 +93,9 @@ func (b *bed) secret() *corev1.Secret {
 func (b *bed) issue(writes int) {
 	b.Helper()
 	before := b.writes
-	if err := b.Issue(b.Context(), []*unstructured.Unstructured{webhookService()}); err != nil || b.writes-before != writes {
-		b.Errorf("%d writes, want %d: %v", b.writes-before, writes, err)
+	written, err := b.Issue(b.Context(), []*unstructured.Unstructured{webhookService()})
+	if err != nil || b.writes-before != writes || len(written) != writes {
+		b.Errorf("%d writes, want %d, reported %v: %v", b.writes-before, writes, written, err)
 	}
 }
 
@@ -173,23 +174,24 @@ func accepts(t *testing.T, host string, secret *corev1.Secret) bool {
 func TestIssuer_Rejects(t *testing.T) {
 	external := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "webhook-cert"}, Data: map[string][]byte{"tls.crt": []byte("external")}}
 	b := newBed(t, external)
-	if err := b.Issue(t.Context(), []*unstructured.Unstructured{webhookService()}); !apierrors.IsNotFound(err) {
+	if _, err := b.Issue(t.Context(), []*unstructured.Unstructured{webhookService()}); !apierrors.IsNotFound(err) {
 		t.Errorf("without a CA: %v", err)
 	}
 	b.prepare()
-	err := b.Issue(t.Context(), []*unstructured.Unstructured{webhookService()})
+	_, err := b.Issue(t.Context(), []*unstructured.Unstructured{webhookService()})
 	if err == nil || !strings.Contains(err.Error(), "Secret webhook-cert exists") || string(b.secret().Data["tls.crt"]) != "external" {
 		t.Errorf("a Secret of another actor: %v", err)
 	}
 	other := webhookService()
 	other.SetName("missing")
-	if err := b.Issue(t.Context(), []*unstructured.Unstructured{other}); err != nil {
+	if _, err := b.Issue(t.Context(), []*unstructured.Unstructured{other}); err != nil {
 		t.Errorf("a Service that does not exist yet: %v", err)
 	}
 	b.err = errors.New("the API server is unavailable")
 	writes := b.writes
+	_, err = b.Issue(t.Context(), []*unstructured.Unstructured{webhookService()})
 	for name, err := range map[string]error{
-		"issue":   b.Issue(t.Context(), []*unstructured.Unstructured{webhookService()}),
+		"issue":   err,
 		"prepare": b.Prepare(t.Context(), []*unstructured.Unstructured{webhookService()}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "unavailable") || b.writes != writes {

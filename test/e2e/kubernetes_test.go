@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,6 +143,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.restoresCertificate()
 	k.revertsDrift()
 	k.rejectsAnotherOwner()
+	k.namesOtherIssuer()
 	p.terminate()
 
 	docker.Version = "v1.1.0"
@@ -222,6 +224,23 @@ func (k *kubernetes) restoresCertificate() {
 	k.within(soon, "the deleted Secret is restored", func() error { return restored(secret.UID) })
 	k.must(k.Patch(k.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"data": {"tls.crt": ""}}`))))
 	k.within(soon, "the changed Secret is restored", func() error { return restored("") })
+}
+
+// namesOtherIssuer replaces a serving certificate after each write of the installer, until the condition names the Secret and the field manager.
+func (k *kubernetes) namesOtherIssuer() {
+	k.Helper()
+	ctx, stop := context.WithCancel(k.Context())
+	done := make(chan struct{})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "docker-webhook-cert"}}
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) { // the same patch changes nothing until the installer has written
+			_ = k.Patch(ctx, secret.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"data": {"tls.crt": "b3RoZXI="}}`)), client.FieldOwner("other-issuer"))
+		}
+	}()
+	k.reports("InstallerDegraded", "Contested", "Secret "+secret.Namespace+"/"+secret.Name, `"other-issuer"`)
+	stop()
+	<-done
 }
 
 // managed is a Deployment of the core provider.
