@@ -172,10 +172,13 @@ func TestReconcile_InstallBeforeTeardown(t *testing.T) {
 		"both versions are unreadable":          {reason.RevisionUnreadable, broken, reason.RevisionUnreadable, failed},
 		"a collision and an unreadable version": {reason.Collision, broken, reason.Collision, failed},
 	} {
-		installed := status.Outcome{Reason: test.installed, Phases: map[string][]v1alpha1.Phase{"4.22.0-2": {}}, Events: []status.Event{{Reason: status.DriftCorrected}}}
+		installed := status.Outcome{Reason: test.installed, Message: "installed", Phases: map[string][]v1alpha1.Phase{"4.22.0-2": {}}, Events: []status.Event{{Reason: status.DriftCorrected}}}
 		got, behind := withRemoval(installed, test.removed)
 		if got.Reason != test.want || !errors.Is(behind, test.behind) || (behind == nil) != (test.behind == nil) {
 			t.Errorf("%s: got %s and %v, want %s and %v", name, got.Reason, behind, test.want, test.behind)
+		}
+		if kept := test.want == test.installed; (got.Message == "installed") != kept {
+			t.Errorf("%s: message %q", name, got.Message)
 		}
 		if len(got.Phases) != 1+len(test.removed.Phases) || len(got.Events) != 1+len(test.removed.Events) {
 			t.Errorf("%s: phases %v, events %v", name, got.Phases, got.Events)

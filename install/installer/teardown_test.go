@@ -4,7 +4,9 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +28,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/instance"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -94,7 +98,11 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 		}
 		versions, configMaps = append(versions, version), append(configMaps, configMap)
 	}
+	requirement := &unstructured.Unstructured{}
+	requirement.SetGroupVersionKind(compatibility.RequirementVersionKind)
+	requirement.SetName("of-4.22.0-4")
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(
+		controlledBy(t, "4.22.0-4", requirement),
 		controlledBy(t, "4.22.0-1", settings("of-4.22.0-1", "red")), controlledBy(t, "4.22.0-7", settings("of-4.22.0-7", "red")),
 		controlledBy(t, "4.22.0-8", settings("of-4.22.0-8", "red")), controlledBy(t, "4.22.0-8", settings("of-4.22.0-3", "red")),
 	).Build()
@@ -118,5 +126,38 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 		if got.keep != want.keep || got.done != want.done || !slices.Equal(got.Waiting, want.Waiting) {
 			t.Errorf("version %s: got %+v, want %+v", name, got, want)
 		}
+	}
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(requirement), requirement); err != nil {
+		t.Errorf("4.22.0-5 has the objects of 4.22.0-4, but not its requirement: %v", err)
+	}
+}
+
+// A version stays, and is reported, until its last object is gone. Then its finalizer is removed, and no other.
+func TestTeardown_WaitsForObjects(t *testing.T) {
+	current, configMap := storedVersion(t, "4.22.0-2", settings("new", "red"))
+	_, old := storedVersion(t, "4.22.0-1", settings("old", "red"))
+	old.DeletionTimestamp, old.Finalizers = new(metav1.Now()), []string{v1alpha1.TeardownFinalizer, "example.com/other"}
+	blocked := controlledBy(t, "4.22.0-1", settings("old", "red"))
+	blocked.SetFinalizers([]string{"example.com/blocks"})
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(blocked, &old).Build()
+	down := teardown{reconcilerOf(t, live, live, watches{}), stateOf([]v1alpha1.Version{current}, configMap, old)}
+	for range 2 {
+		got := down.deleted(t.Context())
+		if got.Reason != reason.TearingDown || !strings.Contains(got.Message, "removing version 4.22.0-1: waiting for ConfigMap old") || got.Phases["4.22.0-1"] == nil {
+			t.Errorf("while an object exists: %+v", got)
+		}
+	}
+	if err := errors.Join(live.Get(t.Context(), client.ObjectKeyFromObject(blocked), blocked), live.Get(t.Context(), client.ObjectKeyFromObject(&old), &old)); err != nil || len(old.Finalizers) != 2 {
+		t.Fatalf("finalizers %v, %v", old.Finalizers, err)
+	}
+	blocked.SetFinalizers(nil)
+	if err := live.Update(t.Context(), blocked); err != nil {
+		t.Fatal(err)
+	}
+	if got := down.deleted(t.Context()); got.Reason != reason.AsExpected {
+		t.Errorf("without objects: %+v", got)
+	}
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(&old), &old); err != nil || !slices.Equal(old.Finalizers, []string{"example.com/other"}) {
+		t.Errorf("finalizers %v, %v", old.Finalizers, err)
 	}
 }

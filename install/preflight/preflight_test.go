@@ -109,10 +109,13 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 		"a denial, which may pass":            {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: apierrors.NewForbidden(schema.GroupResource{}, "capa", errors.New("denied")), dryRuns: 1},
 		"another owner":                       {actual: deployment("ownerReferences: [{apiVersion: v1, kind: Namespace, name: them, uid: u, controller: true}]", "a"), desired: deployment("", "a"), want: []string{"Collision (owned by Namespace them: Deployment providers/capa); to have it adopt all of them: kubectl annotate"}},
 		"another owner who allows it":         {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "a")},
+		"another owner who allows a change":   {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "b"), dryRuns: 1},
 		"another owner, and a manifest":       {actual: deployment("", "a"), desired: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a")},
-		"a breaking change":                   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), instance: "it has instances", want: []string{"RiskNotAccepted BreakingCRDChange: v1 mode: fewer values are allowed"}},
+		"a breaking change":                   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), instance: "it has instances", want: []string{"RiskNotAccepted BreakingCRDChange: CustomResourceDefinition xs.example.com: v1 mode: fewer values are allowed"}},
 		"a breaking change without instances": {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage")},
 		"a return to the installed version":   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: crd("", narrow, "v1,storage"), instance: "it has instances"},
+		"a return, and another CA":            {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: strings.Replace(crd("", narrow, "v1,storage"), "scope:", "conversion: {strategy: None}, scope:", 1), instance: "it has instances"},
+		"an unserved version that is removed": {actual: crd(ours, wide, "v1,unserved", "v2,storage"), desired: crd("", wide, "v2,storage")},
 		"a compatible change":                 {actual: crd(ours, narrow, "v1,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances"},
 		"a new storage version":               {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) switch to v2, which the installed release lacks, when the new pods are ready: from then on the way back stores their instances in v1 again"}},
 		"no way back":                         {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1,unserved", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) no longer serve v1: clients that use it get 404", "note 1 CRD(s) switch to v2 when the new pods are ready, and no longer serve v1: from then on no way back"}},
@@ -152,6 +155,18 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An object that the installer may adopt is no collision.
+func TestCheck_Adoptable(t *testing.T) {
+	t.Parallel()
+	for _, may := range []bool{true, false} {
+		release := Release{Version: "1.0.0", Adoptable: func(*unstructured.Unstructured) bool { return may }, Phases: []revision.Phase{{Objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}}}
+		found, err := Check(t.Context(), &cluster{objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}, release)
+		if err != nil || (len(found) == 0) != may {
+			t.Errorf("adoptable %t: %+v, %v", may, found, err)
+		}
 	}
 }
 

@@ -42,7 +42,10 @@ func TestCheck_Quotas(t *testing.T) {
 		out.Namespace, out.Name, out.Spec.Scopes = "providers", "q", scopes
 		return out
 	}
+	selecting := quota("pods=0", "pods=0")
+	selecting.Spec.ScopeSelector = &corev1.ScopeSelector{}
 	installed := pods(ours, "a", "old", 1, rolled)
+	stuck := strings.Replace(installed, "updatedReplicas: 1", "updatedReplicas: 0", 1) // a quota rejects its new pod
 	for name, test := range map[string]struct {
 		actual, desired []string // each desired object is a phase
 		quota           corev1.ResourceQuota
@@ -53,9 +56,12 @@ func TestCheck_Quotas(t *testing.T) {
 		"too much CPU":                 {nil, []string{pods("", "a", "new", 3, rolled)}, quota("requests.cpu=1", "requests.cpu=800m"), "needs 300m more of requests.cpu, and 200m are left"},
 		"a quota of limits":            {nil, []string{pods("", "a", "new", 3, rolled)}, quota("limits.cpu=1", "limits.cpu=1"), ""},
 		"another pod for a while":      {[]string{installed}, []string{pods("", "a", "new", 1, rolled)}, quota("pods=1", "pods=1"), "needs 1 more of pods, and 0 are left"},
+		"no other pod at any time":     {[]string{installed}, []string{strings.Replace(pods("", "a", "new", 1, rolled), "spec: {", "spec: {strategy: {rollingUpdate: {maxSurge: 0}}, ", 1)}, quota("pods=1", "pods=1"), ""},
 		"one pod after the other":      {[]string{installed, pods(ours, "b", "old", 1, rolled)}, []string{pods("", "a", "new", 1, rolled), pods("", "b", "new", 1, rolled)}, quota("pods=3", "pods=2"), ""},
 		"the same pods":                {[]string{installed}, []string{pods("labels: {x: y}", "a", "old", 1, rolled)}, quota("pods=1", "pods=1"), ""},
 		"the end of a failed rollout":  {[]string{pods(ours, "a", "broken", 1, rolling)}, []string{pods("", "a", "new", 1, rolled)}, quota("pods=2", "pods=2"), ""},
+		"the end of a stuck rollout":   {[]string{stuck}, []string{pods("", "a", "new", 1, rolled)}, quota("pods=1", "pods=1"), ""},
+		"a quota with a selector":      {nil, []string{pods("", "a", "new", 3, rolled)}, selecting, ""},
 		"a new object":                 {nil, []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: providers}}"}, quota("configmaps=2,count/configmaps=1", "configmaps=1,count/configmaps=1"), "more of count/configmaps, and 0 are left"},
 		"a new object of another kind": {nil, []string{"{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a, namespace: providers}}"}, quota("count/daemonsets.apps=0", "count/daemonsets.apps=0"), "more of count/daemonsets.apps"},
 		"a quota that is exceeded now": {[]string{installed}, []string{installed}, quota("pods=0", "pods=1"), ""},

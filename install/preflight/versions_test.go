@@ -41,6 +41,19 @@ func TestVersions_SkippedMinors(t *testing.T) {
 	}
 }
 
+// A provider is compared with itself.
+func TestVersions_OfAnotherProvider(t *testing.T) {
+	t.Parallel()
+	kubeadm := v1alpha1.Component{Type: "bootstrap", Name: "cluster-api-bootstrap-kubeadm", Version: "v1.15.0"}
+	for _, installed := range []v1alpha1.Component{
+		{Type: "bootstrap", Name: "rke2", Version: "v1.10.0"}, {Type: "controlplane", Name: kubeadm.Name, Version: "v1.10.0"},
+	} {
+		if found := (Release{Installed: []v1alpha1.Component{installed}, Components: []v1alpha1.Component{kubeadm}}).versions(); found != nil {
+			t.Errorf("after %v: %v", installed, found)
+		}
+	}
+}
+
 func TestVersions_UnsupportedContract(t *testing.T) {
 	t.Parallel()
 	crd := func(name string, labels map[string]string) *unstructured.Unstructured {
