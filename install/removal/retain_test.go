@@ -74,6 +74,20 @@ func TestRemover_ControlledCRDs(t *testing.T) {
 	}
 }
 
+// A CRD that cannot be read is not deleted.
+func TestPass_UnreadableCRDs(t *testing.T) {
+	crd := controlledBy(t, "4.22.0-1", machines())
+	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(crd).Build()
+	remover := removerOf(t, cluster)
+	remover.Live = answer{apierrors.NewServiceUnavailable("down")}
+	if _, err := remover.pass(t.Context(), revisionOf(machines())); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("got %v, want the error of the read", err)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+		t.Errorf("the CRD: %v", err)
+	}
+}
+
 // Adoptable CRDs are those that removed versions have left behind.
 func TestRetained_InOrder(t *testing.T) {
 	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
