@@ -144,7 +144,7 @@ type kinds struct {
 func (k kinds) ServerPreferredResources() ([]*metav1.APIResourceList, error) { return k.lists, k.err }
 
 // An object is an orphan only if the installer has written it for a version that is not known. A part of the API that does not answer hides its
-// own kinds only.
+// own kinds only. The first object of the apply order is the last one.
 func TestOrphans_Find(t *testing.T) {
 	written := func(name, version, manager string) client.Object {
 		obj := controlledBy(t, version, settings(name))
@@ -156,7 +156,7 @@ func TestOrphans_Find(t *testing.T) {
 	free.SetNamespace(v1alpha1.OperandNamespace)
 	free.SetLabels(map[string]string{engine.ManagedByLabel: v1alpha1.Prefix})
 	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithReturnManagedFields().WithObjects(
-		written("orphan", "4.21.0-7", v1alpha1.FieldOwner), written("known", "4.22.0-1", v1alpha1.FieldOwner), written("copied", "4.21.0-7", "kubectl"), free,
+		written("orphan", "4.21.0-7", v1alpha1.FieldOwner), written("other", "4.21.0-7", v1alpha1.FieldOwner), written("known", "4.22.0-1", v1alpha1.FieldOwner), written("copied", "4.21.0-7", "kubectl"), free,
 	).Build()
 	down := errors.New("the server is currently unable to handle the request")
 	verbs := metav1.Verbs{"list", "delete"}
@@ -173,8 +173,8 @@ func TestOrphans_Find(t *testing.T) {
 		unlisted  int
 		fails     bool
 	}{
-		"all kinds":               {kinds{lists: served}, cluster, []string{"orphan"}, 0, false},
-		"a group is down":         {kinds{lists: served, err: down}, cluster, []string{"orphan"}, 0, false},
+		"all kinds":               {kinds{lists: served}, cluster, []string{"other", "orphan"}, 0, false},
+		"a group is down":         {kinds{lists: served, err: down}, cluster, []string{"other", "orphan"}, 0, false},
 		"all groups are down":     {kinds{err: down}, cluster, nil, 0, true},
 		"a list fails":            {kinds{lists: served}, answer{down}, nil, 1, false},
 		"a kind that was deleted": {kinds{lists: served}, answer{apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")}, nil, 0, false},

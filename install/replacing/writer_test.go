@@ -98,6 +98,8 @@ func TestRejectsReplaceable(t *testing.T) {
 		"forbidden":                   {"RoleBinding", apierrors.NewForbidden(schema.GroupResource{}, "any", errors.New("roleRef")), false},
 		"an error without a status":   {"RoleBinding", errors.New("roleRef"), false},
 		"no error":                    {"RoleBinding", nil, false},
+		"another kind, no field":      {"ClusterRole", &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{}}}}}, false},
+		"a conflict about the role":   {"RoleBinding", apierrors.NewApplyConflict([]metav1.StatusCause{{Field: "roleRef"}}, "conflict"), false},
 	} {
 		binding := &unstructured.Unstructured{}
 		binding.SetAPIVersion("rbac.authorization.k8s.io/v1")

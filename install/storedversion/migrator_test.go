@@ -115,6 +115,15 @@ func (c *cluster) now(t *testing.T) string {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
 		t.Fatal(err)
 	}
+	storage := 0
+	for _, version := range object.MapsAt(found.Object, "spec", "versions") {
+		if version["storage"] == true {
+			storage++
+		}
+	}
+	if storage != 1 {
+		t.Errorf("%d storage versions", storage)
+	}
 	stored, _, _ := unstructured.NestedStringSlice(found.Object, "status", "storedVersions")
 	return fmt.Sprint(object.StorageVersion(found), " of ", object.CRDVersions(found), ", stored ", stored)
 }
