@@ -98,6 +98,26 @@ func TestDocuments_LinksResolve(t *testing.T) {
 	}
 }
 
+// TestDocuments_CommandsNameOneKindOfCluster: the commands of a block are for a cluster with or without OpenShift, which have other names.
+func TestDocuments_CommandsNameOneKindOfCluster(t *testing.T) {
+	block := regexp.MustCompile("(?s)```sh\n.*?```")
+	openshift := regexp.MustCompile(`\bopenshift-(cluster-api|capi-installer|config)[\w-]*`)
+	found := 0
+	for _, name := range documents(t) {
+		for _, commands := range block.FindAllString(read(t, name), -1) {
+			if strings.Contains(commands, "capi-installer-system") {
+				found++
+				if mixed := openshift.FindString(commands); mixed != "" {
+					t.Errorf("%s names %s beside capi-installer-system:\n%s", name, mixed, commands)
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d blocks found, want 5 or more", found)
+	}
+}
+
 // TestDocuments_ListProvidedVariables: a user finds each variable that needs no default.
 func TestDocuments_ListProvidedVariables(t *testing.T) {
 	for _, name := range []string{"docs/try-a-change.md", "docs/openshift.md"} {

@@ -54,7 +54,7 @@ func adapt(o *unstructured.Unstructured, namespaces v1alpha1.Namespaces) error {
 func replacer(namespaces v1alpha1.Namespaces) *strings.Replacer {
 	return strings.NewReplacer(
 		"openshift-cluster-api-installer", "cluster-api-installer", "openshift-capi-installer", "capi-installer",
-		"manifests/components", "deploy/kubernetes/components",
+		"capi-installer/manifests", "capi-installer/deploy/kubernetes",
 		v1alpha1.OpenShiftNamespaces.Operator, namespaces.Operator, v1alpha1.OpenShiftNamespaces.Operand, namespaces.Operand,
 		v1alpha1.KubernetesNamespaces.Operator, namespaces.Operator, v1alpha1.KubernetesNamespaces.Operand, namespaces.Operand,
 	)

@@ -3,16 +3,21 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 func TestGenerate_FilesAreCommitted(t *testing.T) {
@@ -110,6 +115,72 @@ func TestInstallation_KeepsTheEnvironment(t *testing.T) {
 		}
 		if diff := cmp.Diff([]any{"POD_NAME", "POD_UID", "PLATFORM"}, names); diff != "" {
 			t.Errorf("environment (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// The component has the same result as the generator with other names, with the kustomization of docs/install.md and everything else
+// that can be in it.
+func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
+	want, err := installation(v1alpha1.Namespaces{Operator: "my-installer", Operand: "my-providers"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "### Other namespaces")
+	_, text, _ = strings.Cut(text, "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	text = strings.Replace(text, "components:\n", "components:\n- capi-installer/deploy/kubernetes/components/lifecycle-hooks\n", 1)
+	text += "- {name: cluster-api-installer-images, namespace: capi-installer-system, behavior: merge, literals: [platform=None]}\n" +
+		"resources: [capi-installer/deploy/kubernetes, capi-installer/deploy/monitoring, more]\n"
+	folder := t.TempDir()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = filepath.Rel(folder, root); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"kustomization.yaml":      text,
+		"more/kustomization.yaml": "{namespace: more, resources: [capi-installer/deploy/kubernetes/providers-namespace]}", // as docs/install.md describes
+	} {
+		file := filepath.Join(folder, name)
+		base, _ := filepath.Rel(filepath.Dir(name), ".")
+		text = strings.ReplaceAll(text, "capi-installer/deploy", filepath.Join(base, root, "deploy"))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := result.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old := regexp.MustCompile(`.*\b(capi-installer-system|capi-system|capi-installer-namespaces)\b.*`).FindAllString(string(rendered), -1); len(old) > 0 {
+		t.Errorf("lines with the former names:\n%s", strings.Join(old, "\n"))
+	}
+	objects, err := yamldoc.Objects(rendered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		got[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o
+	}
+	for _, o := range want {
+		if name := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName(); o.GetKind() == "Deployment" { // the hooks are in it, too
+			if got[name] == nil || !strings.Contains(string(rendered), "- --providers-namespace=my-providers\n") {
+				t.Errorf("%s not found with its argument", name)
+			}
+		} else if got[name] == nil || !cmp.Equal(o.Object, got[name].Object) {
+			t.Errorf("%s differs: %s", name, cmp.Diff(o, got[name]))
 		}
 	}
 }

@@ -24,7 +24,8 @@ resources:
 
 // namespace adds the files with the permissions in a further namespace of providers, for kubectl and Helm.
 func namespace(files map[string][]byte) error {
-	roles, err := inNamespace(v1alpha1.KubernetesNamespaces)
+	// Not capi-system: the component namespaces replaces that name.
+	roles, err := inNamespace(v1alpha1.Namespaces{Operator: v1alpha1.KubernetesNamespaces.Operator, Operand: "set-by-the-kustomization"})
 	if err != nil {
 		return err
 	}
