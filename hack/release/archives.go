@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -133,7 +134,7 @@ func (b build) licences(ctx context.Context, program string) (files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the modules of %s: %w", program, err)
 	}
-	for _, module := range info.Deps {
+	for _, module := range append([]*debug.Module{{Path: "std"}}, info.Deps...) {
 		dir, err := b.moduleDir(ctx, module.Path)
 		if err != nil {
 			return nil, err
@@ -166,10 +167,13 @@ func (b build) absoluteRoot() string {
 	return root
 }
 
-// moduleDir returns the folder of a module.
+// moduleDir returns the folder of a module, and of Go for its standard library.
 func (b build) moduleDir(ctx context.Context, module string) (string, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
-	list.Dir = b.root
+	if module == "std" {
+		list = exec.CommandContext(ctx, "go", "env", "GOROOT")
+	}
+	list.Dir, list.Env = b.root, b.environment
 	output, err := list.Output()
 	if err != nil {
 		return "", fmt.Errorf("finding module %s: %w", module, err)

@@ -19,7 +19,7 @@ import (
 func testBuild(t *testing.T) build {
 	t.Helper()
 	b := build{root: "../..", output: t.TempDir(), version: "v0.1.0", repository: "quay.io/example/capi-installer", bin: t.TempDir(), platforms: []platform{own()}}
-	if err := b.readCommit(t.Context()); err != nil {
+	if err := b.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return b

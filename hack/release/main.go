@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/blang/semver/v4"
 )
 
 const (
@@ -50,14 +52,21 @@ type build struct {
 	created  time.Time
 	// bin has the programs.
 	bin string
+	// environment is the environment of Go commands.
+	environment []string
 }
 
 func (b build) run(ctx context.Context, imageOnly bool) error {
 	if b.version == "" {
 		return fmt.Errorf("-version is required, such as v0.1.0")
 	}
-	if err := b.readCommit(ctx); err != nil {
+	if err := b.prepare(ctx); err != nil {
 		return err
+	}
+	if !imageOnly {
+		if err := b.checkSource(ctx); err != nil {
+			return err
+		}
 	}
 	bin, err := os.MkdirTemp("", "release-*")
 	if err != nil {
@@ -105,15 +114,46 @@ func (b build) release(ctx context.Context) error {
 	return nil
 }
 
-// readCommit reads the revision and its time.
-func (b *build) readCommit(ctx context.Context) error {
-	git := exec.CommandContext(ctx, "git", "log", "-1", "--format=%H %ct")
+// checkSource checks that the version is a version, as Helm and krew demand, and that the commit describes the files: the image,
+// the bills of materials and the provenance name it.
+func (b build) checkSource(ctx context.Context) error {
+	if _, err := semver.Parse(strings.TrimPrefix(b.version, "v")); err != nil || !strings.HasPrefix(b.version, "v") {
+		return fmt.Errorf("invalid version %q: want a version such as v0.1.0", b.version)
+	}
+	changes, err := b.git(ctx, "status", "--porcelain")
+	if err != nil {
+		return fmt.Errorf("reading the changes: %w", err)
+	}
+	if changes != "" {
+		return fmt.Errorf("uncommitted changes, which the commit of the release does not have:\n%s", changes)
+	}
+	return nil
+}
+
+// git runs git and returns its output.
+func (b build) git(ctx context.Context, arguments ...string) (string, error) {
+	git := exec.CommandContext(ctx, "git", arguments...)
 	git.Dir = b.root
 	text, err := git.Output()
+	return strings.TrimSpace(string(text)), err
+}
+
+// prepare reads the commit and the settings of Go.
+func (b *build) prepare(ctx context.Context) (err error) {
+	if err := b.readCommit(ctx); err != nil {
+		return err
+	}
+	b.environment, err = environment(ctx, b.root)
+	return err
+}
+
+// readCommit reads the revision and its time.
+func (b *build) readCommit(ctx context.Context) error {
+	text, err := b.git(ctx, "log", "-1", "--no-show-signature", "--format=%H %ct")
 	if err != nil {
 		return fmt.Errorf("reading the commit: %w", err)
 	}
-	revision, seconds, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	revision, seconds, _ := strings.Cut(text, " ")
 	epoch, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), seconds), 10, 64)
 	if err != nil {
 		return fmt.Errorf("reading the time of the commit or SOURCE_DATE_EPOCH: %w", err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -45,11 +46,31 @@ func (b build) program(ctx context.Context, name string, p platform) (string, er
 	}
 	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+b.version, "-o", file, "./cmd/"+name)
 	command.Dir = b.root
-	command.Env = append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOFLAGS="+goFlags)
+	command.Env = append(slices.Clone(b.environment), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOFLAGS="+goFlags)
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s for %s: %w\n%s", name, p, err, output)
 	}
 	return file, nil
+}
+
+// environment returns the environment with the settings of Go that tell where files are, and without those that change a program, such as
+// GOAMD64, GOEXPERIMENT or GOWORK. "go env -w" may have set them, too.
+func environment(ctx context.Context, root string) ([]string, error) {
+	keep := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOTOOLCHAIN", "GOTMPDIR", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE"}
+	variables := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return (strings.HasPrefix(name, "GO") || strings.HasPrefix(name, "CGO_")) && name != "GOENV" && !slices.Contains(keep, name)
+	})
+	settings := exec.CommandContext(ctx, "go", append([]string{"env"}, keep...)...)
+	settings.Dir, settings.Env = root, variables
+	output, err := settings.Output()
+	if err != nil {
+		return nil, fmt.Errorf("reading the settings of Go: %w", err)
+	}
+	for i, value := range strings.Split(strings.TrimSuffix(string(output), "\n"), "\n") {
+		variables = append(variables, keep[i]+"="+value)
+	}
+	return append(variables, "GOENV=off", "GOWORK=off"), nil
 }
 
 // own is the platform of this machine.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,60 @@ func TestRelease_IsReproducible(t *testing.T) {
 	}
 }
 
+// Settings of Go in the environment or in its file that change programs do not reach a build; places of files do.
+func TestEnvironment_OmitsSettingsThatChangePrograms(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("GOAMD64=v3\nGOPRIVATE=example.com\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"GOENV": file, "GOARM64": "v9.0", "GOEXPERIMENT": "nosynchashtriemap", "GOWORK": "/work", "GOFLAGS": "-race", "CGO_CFLAGS": "-O0", "GOCACHE": "/cache"} {
+		t.Setenv(name, value)
+	}
+	got, err := environment(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range got {
+		name, _, _ := strings.Cut(variable, "=")
+		if slices.Contains([]string{"GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFLAGS", "CGO_CFLAGS"}, name) {
+			t.Errorf("the environment has %s", variable)
+		}
+	}
+	for _, want := range []string{"GOENV=off", "GOWORK=off", "GOCACHE=/cache", "GOPRIVATE=example.com"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s not found", want)
+		}
+	}
+}
+
+func TestCheckSource_VersionAndChanges(t *testing.T) {
+	root := t.TempDir()
+	for _, arguments := range [][]string{{"init", "--quiet"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--allow-empty", "--message=first"}} {
+		git := exec.CommandContext(t.Context(), "git", arguments...)
+		git.Dir = root
+		if output, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+	}
+	check := func(version string) string {
+		if err := (build{root: root, version: version}).checkSource(t.Context()); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	for version, want := range map[string]string{"v0.1.0": "", "v1.0.0-rc.1": "", "0.1.0": "invalid version", "v0.1": "invalid version", "a13ac3b": "invalid version"} {
+		if got := check(version); (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", version, got, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "new.go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := check("v0.1.0"); !strings.Contains(got, "uncommitted changes") || !strings.Contains(got, "new.go") {
+		t.Errorf("with a new file: %q", got)
+	}
+}
+
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, name))
@@ -132,7 +187,7 @@ func checkArchive(t *testing.T, b build, p platform) {
 	t.Helper()
 	dir := t.TempDir()
 	names := strings.Join(unpack(t, filepath.Join(b.output, b.archiveName(p)), dir), "\n")
-	for _, want := range []string{"LICENSE", "licences/k8s.io/api/LICENSE", "completion/bash/capi-manifests", "man/man1/capi-manifests-plan.1"} {
+	for _, want := range []string{"LICENSE", "licences/std/LICENSE", "licences/k8s.io/api/LICENSE", "completion/bash/capi-manifests", "man/man1/capi-manifests-plan.1"} {
 		if !strings.Contains(names, want) {
 			t.Errorf("%s lacks %s", b.archiveName(p), want)
 		}
