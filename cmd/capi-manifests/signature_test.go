@@ -26,7 +26,7 @@ import (
 func TestSignatureScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/signature", RequireExplicitExec: true, RequireUniqueNames: true, Setup: setup,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "publish": publish, "index": index, "signing-key": signingKey, "images-json": writeImagesJSON, "podman-accepts": podmanAccepts, "login": login, "stop-registry": stopRegistry},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "publish": publish, "image": image, "expand": expand, "index": index, "signing-key": signingKey, "images-json": writeImagesJSON, "podman-accepts": podmanAccepts, "login": login, "stop-registry": stopRegistry},
 	})
 }
 

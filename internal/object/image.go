@@ -23,6 +23,24 @@ func Images(objects ...*unstructured.Unstructured) []string {
 	return slices.Compact(images)
 }
 
+// PinnedImages returns the image references by digest in the containers of the objects, sorted and without duplicates: each is the
+// whole image, the whole argument, or the whole value of an environment variable.
+func PinnedImages(objects ...*unstructured.Unstructured) (images []string) {
+	collect := func(value any) (string, bool) {
+		if reference, _ := value.(string); IsPinned(reference) && !strings.HasPrefix(reference, "-") {
+			images = append(images, reference)
+		}
+		return "", false
+	}
+	for _, o := range objects {
+		for _, container := range Containers(o) {
+			replaceIn(container, collect)
+		}
+	}
+	slices.Sort(images)
+	return slices.Compact(images)
+}
+
 // ReplaceImages replaces image references in the containers of an object:
 // replacements[old] replaces old where old is the whole image, the whole
 // argument, or the whole value of an environment variable. It returns the

@@ -16,14 +16,18 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 const mirrorLong = `Copy the images of a release to a registry or a directory, for clusters without access to the
 original registries. Images are copied by digest, with all platforms, cosign signatures and
 attestations, and referrers. An interrupted copy continues: existing content is skipped.
 
---images-json names the providers' images, and --image further ones, such as the installer's. In a
-registry, an image has the path that it has in its own registry, below the path of --to.
+--images-json names the providers' images; the images by digest in their manifests are copied, too.
+--image names further ones, such as the installer's. --from-dir copies everything in the directory,
+and needs no list. --list prints the images and copies nothing. In a registry, an image has the path
+that it has in its own registry, below the path of --to.
 
 Standard output is the configuration of the mirror: an ImageDigestMirrorSet for OpenShift, or a
 registries.conf for ConfigMap capi-installer-registries and for the nodes of other clusters.
@@ -32,14 +36,18 @@ images.json and signature policies stay as they are: they name the original imag
 const mirrorExample = `  # Copy the images of a release to a registry, and configure the cluster
   capi-manifests mirror --images-json images.json --image quay.io/me/capi-installer@sha256:… --to mirror.example.com/capi | oc apply -f -
 
+  # List the images of a release
+  capi-manifests mirror --images-json images.json --list
+
   # By way of a directory to carry to the other network
   capi-manifests mirror --images-json images.json --to-dir release
-  capi-manifests mirror --images-json images.json --from-dir release --to mirror.example.com/capi -o registries.conf > registries.conf`
+  capi-manifests mirror --from-dir release --to mirror.example.com/capi -o registries.conf > registries.conf`
 
 // mirrorFlags are the flags of mirror.
 type mirrorFlags struct {
 	imagesJSON, to, toDir, fromDir, output string
 	images                                 []string
+	onlyList                               bool
 }
 
 // The formats of the configuration.
@@ -65,6 +73,7 @@ func newMirror() *cobra.Command {
 	flags.StringVar(&f.to, "to", "", "`registry` with an optional path to copy to, such as mirror.example.com:5000/capi")
 	flags.StringVar(&f.toDir, "to-dir", "", "`directory` to copy to, an OCI layout")
 	flags.StringVar(&f.fromDir, "from-dir", "", "`directory` to copy from (default the registries of the images)")
+	flags.BoolVar(&f.onlyList, "list", false, "print the images, and copy nothing")
 	flags.StringVarP(&f.output, "output", "o", mirrorSet, "format of the configuration: "+mirrorSet+", "+registriesConf)
 	cli.CompleteFixed(cmd, "output", mirrorSet, registriesConf)
 	return cmd
@@ -74,18 +83,31 @@ func (f *mirrorFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	client := source.NewClient()
+	var from mirroring.Reader = mirroring.Source{Client: client}
+	var carried []name.Digest
+	if f.fromDir != "" {
+		directory, err := mirroring.OpenDirectory(f.fromDir, false)
+		if err == nil {
+			carried, err = directory.Images()
+		}
+		if err != nil {
+			return fmt.Errorf("opening --from-dir: %w", err)
+		}
+		from = directory
+	}
 	images, err := f.list(cmd)
 	if err != nil {
 		return err
 	}
-	client := source.NewClient()
-	var from mirroring.Reader = mirroring.Source{Client: client}
-	target := mirroring.Target{Client: client, Prefix: strings.TrimSuffix(f.to, "/")}
-	if f.fromDir != "" {
-		if from, err = mirroring.OpenDirectory(f.fromDir, false); err != nil {
-			return fmt.Errorf("opening --from-dir: %w", err)
+	images = distinct(append(images, carried...))
+	if f.onlyList {
+		for _, image := range images {
+			fmt.Fprintln(cmd.OutOrStdout(), image)
 		}
+		return nil
 	}
+	target := mirroring.Target{Client: client, Prefix: strings.TrimSuffix(f.to, "/")}
 	var to mirroring.Writer = target
 	if f.toDir != "" {
 		if to, err = mirroring.OpenDirectory(f.toDir, true); err != nil {
@@ -119,11 +141,17 @@ func copyAll(ctx context.Context, cmd *cobra.Command, from mirroring.Reader, to 
 
 func (f *mirrorFlags) check() error {
 	var errs []error
-	if f.imagesJSON == "" && len(f.images) == 0 {
-		errs = append(errs, errors.New("no images: want --images-json or --image"))
+	if f.imagesJSON == "" && len(f.images) == 0 && f.fromDir == "" {
+		errs = append(errs, errors.New("no images: want --images-json, --image or --from-dir"))
 	}
-	if (f.to == "") == (f.toDir == "") {
-		errs = append(errs, errors.New("want either --to or --to-dir"))
+	targets := 0
+	for _, given := range []bool{f.to != "", f.toDir != "", f.onlyList} {
+		if given {
+			targets++
+		}
+	}
+	if targets != 1 {
+		errs = append(errs, errors.New("want either --to, --to-dir or --list"))
 	}
 	if f.to != "" {
 		if _, err := source.ParseImage(f.to + "/image:tag"); err != nil {
@@ -136,7 +164,8 @@ func (f *mirrorFlags) check() error {
 	return cli.WrongUsage(errs...)
 }
 
-// list returns the images of images.json and of --image.
+// list returns the images of images.json and of their manifests, and of --image. The manifests are not read for --from-dir: the directory
+// has their images.
 func (f *mirrorFlags) list(cmd *cobra.Command) (images []name.Digest, err error) {
 	references := f.images
 	if f.imagesJSON != "" {
@@ -150,6 +179,13 @@ func (f *mirrorFlags) list(cmd *cobra.Command) (images []name.Digest, err error)
 		}
 		for _, image := range parsed {
 			references = append(references, image.Reference)
+		}
+		if f.fromDir == "" {
+			named, err := inManifests(cmd, parsed)
+			if err != nil {
+				return nil, err
+			}
+			references = append(references, named...)
 		}
 	}
 	var errs []error
@@ -166,4 +202,33 @@ func (f *mirrorFlags) list(cmd *cobra.Command) (images []name.Digest, err error)
 		images = append(images, digest)
 	}
 	return images, cli.WrongUsage(errs...)
+}
+
+// inManifests returns the images by digest in the manifests of the providers, such as those of sidecars. A cluster accepts no others.
+func inManifests(cmd *cobra.Command, images imagesjson.Images) (references []string, err error) {
+	results, err := release.Source{}.Pull(cmd.Context(), images, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, result := range results {
+		errs = append(errs, result.Err)
+		for _, bundle := range result.Bundles {
+			objects, err := yamldoc.Objects(bundle.Manifests)
+			errs = append(errs, err)
+			references = append(references, object.PinnedImages(objects...)...)
+		}
+	}
+	return references, errors.Join(errs...)
+}
+
+// distinct returns the images without duplicates, in their order.
+func distinct(images []name.Digest) (all []name.Digest) {
+	seen := map[string]bool{}
+	for _, image := range images {
+		if !seen[image.Name()] {
+			seen[image.Name()], all = true, append(all, image)
+		}
+	}
+	return all
 }

@@ -34,6 +34,8 @@ Cluster API providers from. Such an image holds a bundle:
   extension  server               ->  violated rules of Runtime Extensions; hooks and their schemas
   inspect    image                ->  contents
   extract    image                ->  bundle
+  images     list of images       ->  images.json, with digests
+  mirror     images.json          ->  its images in another registry, or in a directory
   outdated   images.json          ->  newer versions in the repositories, and whether an upgrade is allowed
   plan       images.json          ->  components, phases and objects that a cluster would install
   settings   bundles              ->  variables, feature gates and Deployments that can be set in a cluster

@@ -52,6 +52,39 @@ func (d Directory) manifest() (*v1.IndexManifest, error) {
 	return index.IndexManifest()
 }
 
+// Images returns the images in the layout, without their attachments and referrers.
+func (d Directory) Images() (images []name.Digest, err error) {
+	manifest, err := d.manifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range manifest.Manifests {
+		ref, err := name.NewDigest(entry.Annotations[refName])
+		if err != nil {
+			continue // an attachment has a tag
+		}
+		subject, err := d.subject(entry)
+		if err != nil {
+			return nil, err
+		}
+		if subject == nil {
+			images = append(images, ref)
+		}
+	}
+	return images, nil
+}
+
+// subject returns the manifest to which an entry refers; nil if there is none.
+func (d Directory) subject(entry v1.Descriptor) (*v1.Descriptor, error) {
+	raw, err := d.path.Bytes(entry.Digest)
+	if err != nil {
+		return nil, err
+	}
+	var content struct{ Subject *v1.Descriptor }
+	err = json.Unmarshal(raw, &content)
+	return content.Subject, err
+}
+
 // Get implements Reader.
 func (d Directory) Get(_ context.Context, ref name.Reference) (mutate.Appendable, error) {
 	entry, err := d.find(ref)
@@ -87,15 +120,11 @@ func (d Directory) Referrers(_ context.Context, ref name.Digest) (referrers []v1
 		return nil, err
 	}
 	for _, entry := range manifest.Manifests {
-		raw, err := d.path.Bytes(entry.Digest)
+		subject, err := d.subject(entry)
 		if err != nil {
 			return nil, err
 		}
-		var content struct{ Subject *v1.Descriptor }
-		if err := json.Unmarshal(raw, &content); err != nil {
-			return nil, err
-		}
-		if content.Subject != nil && content.Subject.Digest.String() == ref.DigestStr() {
+		if subject != nil && subject.Digest.String() == ref.DigestStr() {
 			referrers = append(referrers, entry)
 		}
 	}

@@ -49,7 +49,7 @@ func (s Source) Read(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]
 	if err != nil {
 		return nil, err
 	}
-	return s.pull(ctx, images, stderr)
+	return s.Pull(ctx, images, stderr)
 }
 
 // images reads images.json, and resolves tags to digests.
@@ -100,8 +100,8 @@ func ReadFile(file string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// pull reads the bundles of all images.
-func (s Source) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
+// Pull reads the bundles of all images. It writes the progress to stderr.
+func (s Source) Pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
 	progress := term.NewProgress(stderr, distinct(images))
 	store, registry := &cache.Store{Dir: s.CacheDir}, source.Registry()
 	registry.Layers = store
