@@ -74,6 +74,13 @@ func TestAccess_PermissionOfOnePass(t *testing.T) {
 	if diff := cmp.Diff(append(group("a"), group("b")...), left(t, cluster)); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
+	access.Writer = interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+		return errors.New("unavailable")
+	}})
+	if err := access.Withdraw(t.Context()); err == nil || left(t, cluster) == nil {
+		t.Errorf("a failed deletion: %v, rules %v", err, left(t, cluster))
+	}
+	access.Writer = cluster
 	if err := access.Withdraw(t.Context()); err != nil || left(t, cluster) != nil {
 		t.Errorf("after the pass: %v, rules %v", err, left(t, cluster))
 	}
