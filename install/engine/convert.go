@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,7 +14,6 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/collision"
@@ -182,13 +180,4 @@ func removedPhases(result machinery.RevisionTeardownResult) (phases []RemovedPha
 
 func identityOf(ref types.ObjectRef) object.Identity {
 	return object.Identity{GroupKind: ref.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}
-}
-
-// Deletion returns the time of an object's deletion and its finalizers.
-func Deletion(o client.Object) string {
-	text := "deleted at " + o.GetDeletionTimestamp().UTC().Format(time.RFC3339)
-	if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
-		text += ", blocked by finalizer " + strings.Join(finalizers, " and ")
-	}
-	return text
 }

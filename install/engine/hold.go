@@ -12,9 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"pkg.package-operator.run/boxcutter"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -34,10 +32,12 @@ import (
 
 // holder decides which objects of a component wait.
 type holder struct {
-	*Engine
-	part     []revision.Phase
-	how      Apply
-	released bool
+	owners       Owners
+	reader, live client.Reader
+	part         []revision.Phase
+	adopt        sets.Set[object.Identity]
+	// active is set if anything can wait: in a rollout, until the pods of the component are ready.
+	active bool
 }
 
 // heldObject is an object that waits.
@@ -49,26 +49,12 @@ type heldObject struct {
 	omitted bool
 }
 
-// active reports whether anything can wait: in a rollout, until the pods of the component are ready.
-func (h holder) active() bool { return h.how.Ordered && !h.released }
-
-// partsOf divides phases into the ones of each component.
-func partsOf(phases []revision.Phase) (parts [][]revision.Phase) {
-	for i, phase := range phases {
-		if i == 0 || phase.Part != phases[i-1].Part {
-			parts = append(parts, nil)
-		}
-		parts[len(parts)-1] = append(parts[len(parts)-1], phase)
-	}
-	return parts
-}
-
 // of returns the objects of a phase as they are applied now, and those that wait. It may change its argument.
 func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstructured.Unstructured) (applied []client.Object, held []heldObject, err error) {
 	for i, obj := range desired {
 		one := heldObject{Reference: referenceTo(obj)}
-		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.how.Adopt.Has(one.Identity); {
-		case !h.active():
+		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.adopt.Has(one.Identity); {
+		case !h.active:
 		case object.IsCRD(obj):
 			one.waits, err = h.keepStorage(ctx, obj, adopted)
 		case isWebhookConfiguration(one.GroupKind):
@@ -126,7 +112,7 @@ func isWebhookConfiguration(kind schema.GroupKind) bool {
 // waitsForPods reports whether a webhook configuration exists that the owner has not taken over yet, and that still matches requests.
 func (h holder) waitsForPods(ctx context.Context, owner string, desired *unstructured.Unstructured, adopted bool) (bool, error) {
 	actual, err := h.existing(ctx, desired, adopted)
-	if err != nil || actual == nil || h.Owners.Controls(owner, actual) {
+	if err != nil || actual == nil || h.owners.Controls(owner, actual) {
 		return false, err
 	}
 	return h.matches(actual)
@@ -170,7 +156,7 @@ func (h holder) matches(configuration *unstructured.Unstructured) (bool, error) 
 
 // existing returns the object in the cluster; nil if there is none. The cache has no object that is about to be adopted.
 func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
-	actual, err := orNil(referenceTo(obj).Read(ctx, h.Reader))
+	actual, err := orNil(referenceTo(obj).Read(ctx, h.reader))
 	if err == nil && actual == nil && adopted {
 		actual, err = orNil(referenceTo(obj).Read(ctx, h.live))
 	}
@@ -215,24 +201,4 @@ func (p Phase) holds() bool {
 // allButHeld reports whether all objects but the ones that wait are ready.
 func allButHeld(phases []Phase) bool {
 	return !slices.ContainsFunc(phases, func(phase Phase) bool { return !phase.ready })
-}
-
-// release applies the phases with objects that waited, the last phase first, and returns the results of all phases of the component.
-func (e *Engine) release(ctx context.Context, rev Revision, hold holder, results []Phase, common []boxcutter.RevisionReconcileOption) ([]Phase, error) {
-	hold.released, hold.how.Prepare = true, nil
-	for i := len(results) - 1; i >= 0; i-- {
-		if !results[i].holds() {
-			continue
-		}
-		at := slices.IndexFunc(hold.part, func(phase revision.Phase) bool { return phase.Name == results[i].Name })
-		log.FromContext(ctx).Info("The pods of a component are ready, so the objects are applied that waited for them", "phase", results[i].Name)
-		now, err := e.applyPhase(ctx, rev, hold.part[at], hold, common)
-		if len(now) > 0 {
-			results[i] = now[0]
-		}
-		if err != nil || !allButHeld(now) {
-			return results, err
-		}
-	}
-	return results, nil
 }

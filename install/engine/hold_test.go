@@ -75,7 +75,7 @@ func TestHolder_Of(t *testing.T) {
 		cached, live *unstructured.Unstructured // live is the cached object if it is nil
 		desired      *unstructured.Unstructured
 		part         []*unstructured.Unstructured // further objects of the component
-		how          Apply
+		adopt        sets.Set[object.Identity]
 		released     bool
 		want         string
 	}{
@@ -88,7 +88,7 @@ func TestHolder_Of(t *testing.T) {
 		"pods that are ready":                         {cached: machinesCRD("v1!"), desired: machinesCRD(both...), released: true, want: "v2"},
 		"an instance in the component":                {cached: machinesCRD("v1!"), desired: machinesCRD(both...), part: []*unstructured.Unstructured{instance}, want: "v2"},
 		"a CRD of another owner":                      {live: machinesCRD("v1!"), desired: machinesCRD(both...), want: "v2"},
-		"a CRD that is adopted":                       {live: machinesCRD("v1!"), desired: machinesCRD(both...), how: Apply{Adopt: sets.New(object.IdentityOf(machinesCRD()))}, want: "v1, held"},
+		"a CRD that is adopted":                       {live: machinesCRD("v1!"), desired: machinesCRD(both...), adopt: sets.New(object.IdentityOf(machinesCRD())), want: "v1, held"},
 		"a CRD that the manifest adopts":              {live: machinesCRD("v1!"), desired: adoptable, want: "v1, held"},
 		"a CRD deleted after it was cached":           {cached: machinesCRD("v1!"), live: settings("other", ""), desired: machinesCRD(both...), want: "v2"},
 		"mutating webhooks of an older version":       {cached: mutating(owned(webhooksFor("x.io", "v1"), "4.22.0-1")), desired: mutating(webhooksFor("x.io", "v2")), want: "omitted"},
@@ -116,10 +116,8 @@ func TestHolder_Of(t *testing.T) {
 				live = cached
 			}
 			phase := revision.Phase{Name: "core", Part: revision.Part{Owner: "4.22.0-2"}, Objects: []*unstructured.Unstructured{test.desired}}
-			test.how.Ordered = true
 			h := holder{
-				Engine: &Engine{Owners: NewOwners(scheme.Scheme), Reader: cached, live: live}, how: test.how, released: test.released,
-				part: []revision.Phase{phase, {Name: "rest", Objects: test.part}},
+				owners: NewOwners(scheme.Scheme), reader: cached, live: live, adopt: test.adopt, active: !test.released, part: []revision.Phase{phase, {Name: "rest", Objects: test.part}},
 			}
 			applied, held, err := h.of(t.Context(), phase, []*unstructured.Unstructured{test.desired.DeepCopy()})
 			if err != nil {
@@ -148,7 +146,7 @@ func TestHolder_FailedReads(t *testing.T) {
 	none := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(machinesCRD("v1!")).Build()
 	for name, readers := range map[string][2]client.Reader{"cache": {single{err: down}, none}, "API server": {none, single{err: down}}} {
 		for _, desired := range []*unstructured.Unstructured{machinesCRD("v1", "v2!"), webhooksFor("x.io", "v1")} {
-			h := holder{Engine: &Engine{Reader: readers[0], live: readers[1]}, how: Apply{Ordered: true, Adopt: sets.New(object.IdentityOf(desired))}}
+			h := holder{reader: readers[0], live: readers[1], active: true, adopt: sets.New(object.IdentityOf(desired))}
 			phase := revision.Phase{Objects: []*unstructured.Unstructured{desired}}
 			if applied, _, err := h.of(t.Context(), phase, []*unstructured.Unstructured{desired}); !errors.Is(err, down) || applied != nil {
 				t.Errorf("%s, %s: %v is applied, error %v", name, desired.GetKind(), applied, err)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -24,7 +25,7 @@ import (
 // remove it.
 
 // ignore returns the object without the fields that the drift policy leaves to others. It does not change its argument.
-func (e *Engine) ignore(ctx context.Context, policy []v1alpha1.IgnoredFields, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func ignore(ctx context.Context, reader client.Reader, policy []v1alpha1.IgnoredFields, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var fields []string
 	for _, entry := range policy {
 		if entry.Matches(object.GroupKind(desired), desired.GetName()) {
@@ -34,7 +35,7 @@ func (e *Engine) ignore(ctx context.Context, policy []v1alpha1.IgnoredFields, de
 	if fields == nil {
 		return desired, nil
 	}
-	actual, err := referenceTo(desired).Read(ctx, e.Reader)
+	actual, err := referenceTo(desired).Read(ctx, reader)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return desired, nil // it is created with the values of the manifest
 	}

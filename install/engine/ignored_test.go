@@ -62,9 +62,8 @@ func TestEngine_IgnoredFields(t *testing.T) {
 			status.Manager, status.Subresource = v1alpha1.FieldOwner, "status"
 			actual.SetManagedFields([]metav1.ManagedFieldsEntry{entry, others, status, {Manager: v1alpha1.FieldOwner}})
 			before := desired.DeepCopy()
-			e := &Engine{Reader: single{object: actual}}
 			policy := []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: test.fields}, {Kind: "Deployment", Name: "web", Fields: []string{"/spec"}}}
-			got, err := e.ignore(t.Context(), policy, desired)
+			got, err := ignore(t.Context(), single{object: actual}, policy, desired)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,14 +95,12 @@ func (s single) Get(_ context.Context, _ client.ObjectKey, into client.Object, _
 // An object that does not exist is created with the values of the manifest.
 func TestEngine_IgnoredFieldsOfANewObject(t *testing.T) {
 	desired := deploymentOf(t, `{replicas: 1}`)
-	e := &Engine{Reader: fake.NewClientBuilder().Build()}
-	got, err := e.ignore(t.Context(), []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: []string{"/spec/replicas"}}}, desired)
+	got, err := ignore(t.Context(), fake.NewClientBuilder().Build(), []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: []string{"/spec/replicas"}}}, desired)
 	if err != nil || !cmp.Equal(got.Object, desired.Object) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	down := errors.New("unavailable")
-	e.Reader = single{err: down}
-	if got, err := e.ignore(t.Context(), []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: []string{"/spec/replicas"}}}, desired); !errors.Is(err, down) {
+	if got, err := ignore(t.Context(), single{err: down}, []v1alpha1.IgnoredFields{{Group: "apps", Kind: "Deployment", Name: "web", Fields: []string{"/spec/replicas"}}}, desired); !errors.Is(err, down) {
 		t.Errorf("an object that cannot be read: %v, %v", got, err)
 	}
 }

@@ -105,15 +105,14 @@ func Assemble(of Parts) (*Engine, error) {
 		return nil, errors.New("creating the revision engine: discovery, writer and readers must be set")
 	}
 	live := Reader{of.Live, of.Live, of.Namespaces}
-	versions, writer := &versionReader{Reader: of.Reader}, &reservingWriter{Writer: of.Writer}
 	objects := machinery.NewObjectEngine(
-		of.Scheme, versions, writer, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
+		of.Scheme, recordingReader{of.Reader}, reservingWriter{of.Writer}, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), versions: versions, mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, writer: writer, live: live,
+		Owners: NewOwners(of.Scheme), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, live: live,
 		kept:      keeper{versions: of.Versions, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil

@@ -39,6 +39,24 @@ func reconcileOptions(phase revision.Phase, how Apply) []boxcutter.RevisionRecon
 	return options
 }
 
+// options returns the options of removing one phase.
+func (r Remove) options(phase revision.Phase) []boxcutter.RevisionTeardownOption {
+	out := []boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors(), engineOptions}
+	var options []boxcutter.PhaseTeardownOption
+	for _, obj := range phase.Objects {
+		id := object.IdentityOf(obj)
+		if r.Orphan.Has(id) {
+			options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithOrphan()))
+		} else if writer := r.Writers[id]; writer != nil {
+			options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithTeardownWriter(writer)))
+		}
+	}
+	if options != nil {
+		out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
+	}
+	return out
+}
+
 // progressProbe returns the probe that a phase waits for. Objects that a newer owner has
 // adopted are ready.
 func progressProbe(phase revision.Phase) types.Prober {

@@ -150,10 +150,15 @@ func TestEngine_RemovesTheLastPhaseFirst(t *testing.T) {
 func TestEngine_AppliesPhasesInOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		ordered bool
+		next    string // component of the second phase
 		want    []string
-	}{"a rollout": {true, nil}, "maintenance": {false, []string{"later"}}} {
+	}{
+		"a rollout": {true, "", nil}, "a rollout, the next component": {true, "next", nil},
+		"maintenance": {false, "", []string{"later"}}, "maintenance, the next component": {false, "next", []string{"later"}},
+	} {
 		cluster := newOrdered(t)
 		rev := inPhases([]string{"waits"}, []string{"later"})
+		rev.Phases[1].Component = test.next
 		waits := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "waits", "namespace": v1alpha1.OperandNamespace},
 		}}

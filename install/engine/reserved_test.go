@@ -73,14 +73,14 @@ func TestEngine_Pausing(t *testing.T) {
 		"does not exist": {single{err: apierrors.NewNotFound(schema.GroupResource{}, "reserved")}, true},
 		"cannot be read": {single{err: errors.New("unavailable")}, false},
 	} {
-		e, phase := &Engine{Reader: test.reader}, inPhases([]string{"reserved", "contested"}).Phases[0]
+		phase := inPhases([]string{"reserved", "contested"}).Phases[0]
 		reserved := object.IdentityOf(phase.Objects[0])
 		how := Apply{Reserved: sets.New(reserved), Paused: func(o object.Identity) bool { return o == contested }}
-		if got := e.pausing(t.Context(), phase, how); got.Paused(reserved) != test.paused || !got.Paused(contested) {
+		if got := pausing(t.Context(), test.reader, phase, how); got.Paused(reserved) != test.paused || !got.Paused(contested) {
 			t.Errorf("%s: paused %t, want %t; contested %t", name, got.Paused(reserved), test.paused, got.Paused(contested))
 		}
 		how.Paused = nil
-		if got := e.pausing(t.Context(), phase, how); test.paused && (!got.Paused(reserved) || got.Paused(contested)) {
+		if got := pausing(t.Context(), test.reader, phase, how); test.paused && (!got.Paused(reserved) || got.Paused(contested)) {
 			t.Errorf("%s, without contests: paused %t, the other object %t", name, got.Paused(reserved), got.Paused(contested))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -231,4 +232,13 @@ type RemovedPhase struct {
 	Complete bool
 	// Waiting are the objects that still exist.
 	Waiting []Reference
+}
+
+// Deletion returns the time of an object's deletion and its finalizers.
+func Deletion(o client.Object) string {
+	text := "deleted at " + o.GetDeletionTimestamp().UTC().Format(time.RFC3339)
+	if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
+		text += ", blocked by finalizer " + strings.Join(finalizers, " and ")
+	}
+	return text
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -29,6 +28,34 @@ type Revision struct {
 	Ignored []v1alpha1.IgnoredFields
 	// Key identifies the objects of the phases and the ignored fields; empty if no result may be kept.
 	Key string
+}
+
+// Apply has the options of applying a revision.
+type Apply struct {
+	// Ordered applies a phase only when the previous one is complete, and has the storage versions of CRDs and the webhook configurations wait for
+	// the pods of their component. Otherwise all phases
+	// are applied: they were complete before, and an object that becomes unready must not
+	// block later phases.
+	Ordered bool
+	// Adopt are colliding objects that are adopted unless they have a controller.
+	Adopt sets.Set[object.Identity]
+	// Paused reports whether an object is only compared; nil pauses none.
+	Paused func(object.Identity) bool
+	// Reserved are objects that are not created again after a deletion.
+	Reserved sets.Set[object.Identity]
+	// Prepare is called before a phase is applied, unless the phase has not changed; nil does nothing. After an error, the phase is not applied.
+	Prepare func(context.Context, revision.Phase) error
+	// Older returns the objects of an older owner by its revision number; nil if they are unknown.
+	// Objects that the revision shares with it get one write.
+	Older func(number int64) map[object.Identity]*unstructured.Unstructured
+}
+
+// Remove has the options of removing a revision.
+type Remove struct {
+	// Orphan are the objects that stay, without owner.
+	Orphan sets.Set[object.Identity]
+	// Writers delete single objects; other objects are deleted by the engine's own writer.
+	Writers map[object.Identity]client.Writer
 }
 
 // Owners returns the versions that the objects of the revision name as their owners.
@@ -48,21 +75,6 @@ func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
 		}
 	}
 	return kinds
-}
-
-// desired returns the objects of a phase as they can be applied. They are copies, without the fields that are left to other actors.
-func (e *Engine) desired(ctx context.Context, rev Revision, phase revision.Phase) ([]*unstructured.Unstructured, error) {
-	objects := make([]*unstructured.Unstructured, len(phase.Objects))
-	for i, obj := range phase.Objects {
-		whole, err := crdpack.Unpack(obj)
-		if err != nil {
-			return nil, err
-		}
-		if objects[i], err = e.ignore(ctx, rev.Ignored, asApplied(whole)); err != nil {
-			return nil, err
-		}
-	}
-	return objects, nil
 }
 
 // packed returns phases of an owner as a boxcutter revision that can be checked and torn

@@ -11,44 +11,36 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// versionReader is a reader that remembers the resource versions of the objects it has read. They show which writes had no
+// reads are the resource versions of the objects that were read while a phase was applied. They show which writes had no
 // effect: the original boxcutter writes at each reconcile values that the API server stores in another form.
-type versionReader struct {
-	client.Reader
+type reads struct{ versions sync.Map } // of string by object.Identity
 
-	mutex sync.Mutex
-	read  map[object.Identity]string
-}
+// readsKey is the key of the reads in the context of a phase.
+type readsKey struct{}
 
-// reset forgets all versions.
-func (r *versionReader) reset() {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.read = map[object.Identity]string{}
-}
+// in returns a context whose reads are recorded.
+func (r *reads) in(ctx context.Context) context.Context { return context.WithValue(ctx, readsKey{}, r) }
+
+// recordingReader records the reads of a phase.
+type recordingReader struct{ client.Reader }
 
 // Get reads an object.
-func (r *versionReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (r recordingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	err := r.Reader.Get(ctx, key, o, options...)
-	if err == nil {
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		if r.read != nil {
-			r.read[object.IdentityOf(o)] = o.GetResourceVersion()
-		}
+	if seen, recorded := ctx.Value(readsKey{}).(*reads); recorded && err == nil {
+		seen.versions.Store(object.IdentityOf(o), o.GetResourceVersion())
 	}
 	return err
 }
 
 // withoutEffect makes writes idle that have not changed their object.
-func (r *versionReader) withoutEffect(phases []Phase) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
+func (r *reads) withoutEffect(phases []Phase) []Phase {
 	for _, phase := range phases {
 		for i, o := range phase.Objects {
-			if before, known := r.read[o.Identity]; known && before == o.Version && o.Action.Writes() && !o.Paused {
+			if before, known := r.versions.Load(o.Identity); known && before == o.Version && o.Action.Writes() && !o.Paused {
 				phase.Objects[i].Action, phase.Objects[i].Change = Idle, ""
 			}
 		}
 	}
+	return phases
 }

@@ -14,9 +14,8 @@ import (
 func TestWithoutEffect(t *testing.T) {
 	read := settings("a", "red")
 	read.SetResourceVersion("7")
-	versions := &versionReader{Reader: fake.NewClientBuilder().WithObjects(read).Build()}
-	versions.reset()
-	if err := versions.Get(t.Context(), client.ObjectKeyFromObject(read), settings("a", "")); err != nil {
+	seen, reader := &reads{}, recordingReader{fake.NewClientBuilder().WithObjects(read).Build()}
+	if err := reader.Get(seen.in(t.Context()), client.ObjectKeyFromObject(read), settings("a", "")); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -33,9 +32,8 @@ func TestWithoutEffect(t *testing.T) {
 		if test.found.Name == "" {
 			test.found.Identity = object.IdentityOf(read)
 		}
-		phases := []Phase{{Objects: []Object{test.found}}}
-		if versions.withoutEffect(phases); phases[0].Objects[0].Action != test.want {
-			t.Errorf("%s: %s, want %s", name, phases[0].Objects[0].Action, test.want)
+		if got := seen.withoutEffect([]Phase{{Objects: []Object{test.found}}})[0].Objects[0].Action; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }

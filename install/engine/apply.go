@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Apply brings the cluster one step closer to a revision. The result of an error has the
+// phases that were reached.
+//
+// A stale cache causes conflicts, in the original boxcutter also between its two writes of a new object. Further attempts
+// resolve them when the cache has followed.
+func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Result, err error) {
+	ctx = withReserved(ctx, how.Reserved)
+	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
+		result, err = application{e, rev, how, nil}.apply(ctx)
+		return err
+	})
+	return result, err
+}
+
+// Compare returns the result that Apply would have, without writing.
+func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
+	return application{e, rev, Apply{}, []boxcutter.RevisionReconcileOption{boxcutter.WithPaused{}}}.apply(ctx)
+}
+
+// application is one attempt to apply a revision.
+type application struct {
+	*Engine
+	rev     Revision
+	how     Apply
+	options []boxcutter.RevisionReconcileOption
+}
+
+func (a application) apply(ctx context.Context) (Result, error) {
+	if a.how.Ordered && a.kept.of(a.rev) == nil {
+		if err := validation.NewRevisionValidator().Validate(ctx, a.Owners.packed(a.rev.Name, 0, a.rev.Phases...)); err != nil {
+			return Result{Invalid: err}, nil
+		}
+	}
+	a.options = append(a.options, engineOptions, sharedWith(a.rev, a.how.Older))
+	var out Result
+	var failed []error
+	for _, part := range partsOf(a.rev.Phases) {
+		result, err := a.applyPart(ctx, part)
+		out.Phases = append(out.Phases, result...)
+		failed = append(failed, err)
+		if apierrors.IsTooManyRequests(err) || a.how.Ordered && (err != nil || !(Result{Phases: result}).Complete()) {
+			break
+		}
+	}
+	return out, errors.Join(failed...)
+}
+
+// partsOf divides phases into the ones of each component.
+func partsOf(phases []revision.Phase) (parts [][]revision.Phase) {
+	for i, phase := range phases {
+		if i == 0 || phase.Part != phases[i-1].Part {
+			parts = append(parts, nil)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], phase)
+	}
+	return parts
+}
+
+// applyPart applies the phases of a component. In a rollout, the objects that wait for its pods are applied when these are ready.
+func (a application) applyPart(ctx context.Context, part []revision.Phase) (found []Phase, err error) {
+	hold := holder{a.Owners, a.Reader, a.live, part, a.how.Adopt, a.how.Ordered}
+	var failed []error
+	for _, phase := range part {
+		result, err := a.applyPhase(ctx, phase, hold)
+		found = append(found, result...)
+		failed = append(failed, err)
+		if apierrors.IsTooManyRequests(err) || a.how.Ordered && (err != nil || !allButHeld(result)) {
+			return found, errors.Join(failed...)
+		}
+	}
+	if !a.how.Ordered {
+		return found, errors.Join(failed...)
+	}
+	return a.release(ctx, hold, found)
+}
+
+// applyPhase applies one phase, unless it has not changed. Each phase is a boxcutter
+// revision of its own, so that only its CRDs are unpacked.
+func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold holder) ([]Phase, error) {
+	if kept, unchanged := a.kept.unchanged(ctx, a.rev, phase.Name); unchanged && (hold.active || !kept.holds()) {
+		return []Phase{kept}, nil
+	}
+	if a.how.Prepare != nil {
+		if err := a.how.Prepare(ctx, phase); err != nil {
+			return nil, err
+		}
+	}
+	desired, err := a.desired(ctx, phase)
+	if err != nil {
+		return nil, err
+	}
+	objects, held, err := hold.of(ctx, phase, desired)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 { // all of them wait
+		return withHeld([]Phase{{Name: phase.Name, Complete: true}}, held), nil
+	}
+	asOf, seen := a.Changes.Count(), &reads{}
+	whole := a.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
+	result, err := a.revisions.Reconcile(seen.in(ctx), whole, append(reconcileOptions(phase, pausing(ctx, a.Reader, phase, a.how)), a.options...)...)
+	found, err := a.Owners.phasesOf(phase.Name, result, err)
+	if rejection := a.unserved(phase, err); rejection != nil {
+		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil
+	}
+	found = withHeld(seen.withoutEffect(found), held)
+	a.kept.keep(a.rev, found, asOf)
+	return found, err
+}
+
+// desired returns the objects of a phase as they can be applied. They are copies, without the fields that are left to other actors.
+func (a application) desired(ctx context.Context, phase revision.Phase) ([]*unstructured.Unstructured, error) {
+	objects := make([]*unstructured.Unstructured, len(phase.Objects))
+	for i, obj := range phase.Objects {
+		whole, err := crdpack.Unpack(obj)
+		if err != nil {
+			return nil, err
+		}
+		if objects[i], err = ignore(ctx, a.Reader, a.rev.Ignored, asApplied(whole)); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// unserved returns the rejection of the objects of a phase whose kind the API server does not have, if that is the error.
+// The original boxcutter returns it as an error, not as a finding.
+func (a application) unserved(phase revision.Phase, err error) *Rejection {
+	if !meta.IsNoMatchError(err) {
+		return nil
+	}
+	var found []RejectedObject
+	for _, obj := range phase.Objects {
+		kind := obj.GroupVersionKind()
+		if _, unknown := a.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(unknown) {
+			found = append(found, RejectedObject{object.IdentityOf(obj), []error{unknown}})
+		}
+	}
+	if found == nil { // the kind is served now
+		return nil
+	}
+	return &Rejection{Phase: phase.Name, Objects: found}
+}
+
+// release applies the phases with objects that waited, the last phase first, and returns the results of all phases of the component.
+func (a application) release(ctx context.Context, hold holder, results []Phase) ([]Phase, error) {
+	hold.active, a.how.Prepare = false, nil
+	for i := len(results) - 1; i >= 0; i-- {
+		if !results[i].holds() {
+			continue
+		}
+		at := slices.IndexFunc(hold.part, func(phase revision.Phase) bool { return phase.Name == results[i].Name })
+		log.FromContext(ctx).Info("The pods of a component are ready, so the objects are applied that waited for them", "phase", results[i].Name)
+		now, err := a.applyPhase(ctx, hold.part[at], hold)
+		if len(now) > 0 {
+			results[i] = now[0]
+		}
+		if err != nil || !allButHeld(now) {
+			return results, err
+		}
+	}
+	return results, nil
+}
