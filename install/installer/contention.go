@@ -96,15 +96,6 @@ func (c contests) paused(o object.Identity, now time.Time) bool {
 // contested reports whether the condition names an object.
 func (c contests) contested(o object.Identity) bool { return c[o].contested() }
 
-// reverts reports whether an action reverts a change of another actor. Only the current version was complete before; others also
-// create and update objects, but need not take a field back.
-func (s scope) reverts(action engine.Action) bool {
-	if s == maintenance {
-		return externalChange(action) != ""
-	}
-	return action == engine.Recovered
-}
-
 // after returns the contests after a reconcile: it counts the reverts, and forgets objects that were not changed again.
 func (c contests) after(result engine.Result, of scope, now time.Time) contests {
 	out := contests{}
@@ -151,16 +142,6 @@ func changeOf(o engine.Object) string {
 		change += ", " + text.First(3, instructions)
 	}
 	return o.String() + " (" + change + ")"
-}
-
-// contend counts the reverts of an attempt, and returns the contests of its version.
-func (r *Applier) contend(s state, a attempt, reissued []servingcert.Written, now time.Time) contests {
-	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
-	if r.contests == nil {
-		r.contests = map[string]contests{}
-	}
-	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now).reissued(reissued, now)
-	return r.contests[a.plan.name]
 }
 
 // message describes the contested objects, and next is the time until the first pause or memory ends, or until a released object is reverted;

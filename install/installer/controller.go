@@ -25,22 +25,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/masking"
-	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/reason"
-	"github.com/capi-installer/capi-installer/install/removal"
-	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
@@ -48,48 +41,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
-
-// Reconciler is the installer controller.
-type Reconciler struct {
-	// Client reads from the manager's cache and writes.
-	Client client.Client
-	// Live reads from the API server, bypassing the cache.
-	Live client.Reader
-	// Reporter writes outcomes to the status objects.
-	Reporter *status.Reporter
-	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object is
-	// ignored.
-	Official *officialapi.Source
-	// Applier applies versions.
-	Applier Applier
-	// Replacer is the writer of the engine, and reports the objects that it has replaced; nil if it replaces none.
-	Replacer *replacing.Writer
-	// Remover removes revisions.
-	Remover removal.Remover
-	// Orphans finds the objects of versions that do not exist.
-	Orphans removal.Orphans
-	// ProgressTimeout is how long a rollout may make no progress before the operator is
-	// Degraded; 0 means 30 minutes.
-	ProgressTimeout time.Duration
-	// Mask learns the values of Secrets; nil ignores them.
-	Mask *masking.Mask
-	// Withdraw, if set, is called before an uninstall deletes objects. It deletes an object of the installer's own whose CRD
-	// would be retained otherwise.
-	Withdraw func(context.Context) error
-	// Progressed, if set, is called when a rollout or a removal has made progress, so that
-	// an error is retried soon.
-	Progressed func()
-
-	log rolloutLog
-	// searched are the versions that were known when the last search found no orphans; nil if there was none.
-	searched sets.Set[string]
-	// refused is the time until the next attempt after the last rejection; 0 without one.
-	refused time.Duration
-	// rejected are the objects that the API server has rejected since the last attempt without a rejection.
-	rejected sets.Set[object.Identity]
-	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
-	searchAgain time.Time
-}
 
 // Reconcile brings the cluster one step closer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
@@ -138,20 +89,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return r.report(ctx, s.Cluster, outcome, current)
 }
 
-// withSecrets returns the state with the Secrets of versions.
-func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, reader client.Reader) (state, error) {
-	list := &corev1.SecretList{}
-	if err := reader.List(ctx, list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
-		return state{}, fmt.Errorf("listing the Secrets of versions: %w", err)
-	}
-	for _, secret := range list.Items {
-		if secrets, err := revision.SecretsOf(secret.Name, list.Items); err == nil { // an unreadable one is reported with its version
-			r.Mask.Add(secrets.Values)
-		}
-	}
-	return state{read, list.Items}, nil
-}
-
 // withRemoval merges the outcomes of an installation and of removals. A removal is
 // reported once the desired version is installed; before, its error is returned.
 func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
@@ -162,34 +99,6 @@ func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 		return outcome, nil
 	}
 	return outcome, removed.Err
-}
-
-// report writes the outcome, and the current version if it is not empty, and returns the
-// result of the reconcile.
-func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) (reconcile.Result, error) {
-	r.log.failure(ctx, outcome)
-	progressed := status.Advanced(cluster.Status.Versions, outcome.Phases)
-	if r.refused = nextAttempt(r.refused, outcome.Reason, progressed); r.refused > 0 {
-		outcome.RecheckWithin(r.refused)
-	}
-	var reported status.Reported
-	var err error
-	if cluster.Name == "" {
-		err = r.Reporter.ReportWithout(ctx, outcome)
-	} else {
-		reported, err = r.Reporter.Report(ctx, cluster, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
-			if current != "" && s.Version(current) != nil {
-				s.CurrentVersion = current
-			}
-		})
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if r.Progressed != nil && progressed {
-		r.Progressed()
-	}
-	return reported.Result(outcome)
 }
 
 // install reconciles the versions, newest first, until one is complete. It
@@ -230,17 +139,6 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 	r.behind(ctx, &outcome, "Objects that intercept requests not deleted", errDisarmed)
 	outcome.Installed, outcome.Events, outcome.Phases = anyAvailable(results), append(drift, disarmed.events()...), phases
 	return outcome, current
-}
-
-// behindInterval is the time between attempts of an action that fails beside a rollout.
-const behindInterval = time.Minute
-
-// behind logs an error that the status does not name, because it has the reason of the rollout, and causes another attempt.
-func (r *Reconciler) behind(ctx context.Context, outcome *status.Outcome, message string, err error) {
-	r.log.error(ctx, message, err)
-	if err != nil {
-		outcome.RecheckWithin(behindInterval)
-	}
 }
 
 // versionResult is the result of reconciling one version once.
@@ -321,21 +219,6 @@ func untilDeadline(outcome status.Outcome, left time.Duration) status.Outcome {
 	}
 	return outcome
 }
-
-// nextAttempt returns the time until the next attempt after a rejection, of which last is the former; 0 after other outcomes. It begins with a
-// second and doubles, because the API server may reject one object after the other. Progress begins again with a second.
-func nextAttempt(last time.Duration, why reason.Reason, progressed bool) time.Duration {
-	switch {
-	case why != reason.ObjectsRefused:
-		return 0
-	case progressed:
-		return rejectedRecheck
-	}
-	return min(max(rejectedRecheck, 2*last), reason.Of(why).Recheck)
-}
-
-// rejectedRecheck is the time until the next attempt if the API server has rejected other objects than before.
-const rejectedRecheck = time.Second
 
 // rejectsOthers reports whether the API server rejects objects that it has not rejected in the attempts before: it may reject one object
 // after the other, and each would delay the rollout by the time between two attempts.

@@ -44,18 +44,6 @@ func (v version) addsCheck(o engine.Object) bool {
 	})
 }
 
-// externalChange describes the change that an action reverts; empty if there is none.
-func externalChange(action engine.Action) string {
-	switch action {
-	case engine.Created:
-		return "deleted"
-	case engine.Updated, engine.Recovered:
-		return "modified"
-	default:
-		return ""
-	}
-}
-
 // differences lists the objects that a reconcile would write, or fail to write.
 func differences(result engine.Result) []string {
 	var found []string

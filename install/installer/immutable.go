@@ -8,11 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -75,14 +72,6 @@ func (r *Applier) immutable(ctx context.Context, a attempt) sets.Set[object.Iden
 		}
 	}
 	return out
-}
-
-// Creates implements preflight.Cluster.
-func (p *Preflight) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
-	if p.DryRuns == nil {
-		return false
-	}
-	return preflight.Exists(p.DryRuns.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll))
 }
 
 // withDeletions adds the commands that delete objects to a rejection.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -139,19 +137,4 @@ func described(orphans []removal.Orphan) []string {
 		}
 	}
 	return out
-}
-
-// Rules returns the rules of the installer in a namespace; cluster-wide if it is empty. There are none if the API server does
-// not let the installer ask.
-func (p Permissions) Rules(ctx context.Context, namespace string) ([]rbacv1.PolicyRule, error) {
-	held, err := p.ownRules(ctx, namespace)
-	if apierrors.IsForbidden(err) {
-		log.FromContext(ctx).Info("Not searching for objects whose version does not exist", "cause", err.Error())
-		return nil, nil
-	}
-	rules := make([]rbacv1.PolicyRule, len(held))
-	for i := range held {
-		rules[i] = held[i].PolicyRule
-	}
-	return rules, err
 }

@@ -5,21 +5,22 @@ package installer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -198,59 +199,68 @@ func checkerAbsent(rejection *engine.Rejection) bool {
 	})
 }
 
-// isTransient reports whether one of the causes of a rejection is transient, such as a conflict or
-// an unavailable API server.
-func isTransient(causes []error) bool {
-	return slices.ContainsFunc(causes, func(err error) bool {
-		var answer apierrors.APIStatus
-		if !errors.As(err, &answer) {
-			return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
+// adoptionEvents logs the objects that a version has adopted from cluster-capi-operator, and
+// returns the event about them.
+func (a attempt) adoptionEvents(ctx context.Context) []status.Event {
+	if len(a.taken) == 0 {
+		return nil
+	}
+	var names []string
+	for _, taken := range a.taken {
+		names = append(names, taken.String())
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	log.FromContext(ctx).Info("Adopted objects", "version", a.plan.name, "from", predecessor.Name, "objects", names)
+	message := fmt.Sprintf("version %s adopted %d object(s) of %s: %s", a.plan.name, len(names), predecessor.Name, strings.Join(names, ", "))
+	return []status.Event{{Reason: status.ObjectsAdopted, Message: message}}
+}
+
+// blocked returns the outcome of an attempt that the preflight stops: the first reason, with all findings.
+func (a attempt) blocked() status.Outcome {
+	messages := map[reason.Reason][]string{}
+	var reasons []reason.Reason
+	for _, finding := range preflight.Blocking(a.findings) {
+		if messages[finding.Reason] == nil {
+			reasons = append(reasons, finding.Reason)
 		}
-		code := answer.Status().Code
-		return code >= http.StatusInternalServerError || slices.Contains(transientCodes, code)
-	})
-}
-
-// transientCodes are the codes of answers below 500 that are no verdict on the object: another token, time or state leads to another answer.
-var transientCodes = []int32{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
-
-// isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
-// can be temporary: roles are replaced during an upgrade, and quota can become
-// available.
-func isForbidden(causes []error) bool {
-	return len(causes) > 0 && !slices.ContainsFunc(causes, func(err error) bool { return !apierrors.IsForbidden(err) })
-}
-
-// removalReason returns the reason of a failed removal: the API server can reject a deletion as it can reject another write. An object or
-// a kind that is not found was removed at the same time.
-func removalReason(err error) reason.Reason {
-	causes := causesOf(err)
-	isOther := func(cause error) bool {
-		return !errors.As(cause, new(apierrors.APIStatus)) || apierrors.IsNotFound(cause)
+		messages[finding.Reason] = append(messages[finding.Reason], finding.Message)
 	}
-	switch {
-	case slices.ContainsFunc(causes, isOther), isTransient(causes):
-		return reason.ApplyFailed
-	case isForbidden(causes):
-		return reason.ObjectsForbidden
-	default:
-		return reason.ObjectsRefused
-	}
-}
-
-// causesOf returns the errors in a tree of joined and wrapped errors that have no cause themselves, and the answers of the API server.
-func causesOf(err error) (causes []error) {
-	switch wrapped := err.(type) { //nolint:errorlint // walks the tree itself
-	case apierrors.APIStatus:
-		return []error{err}
-	case interface{ Unwrap() error }:
-		return causesOf(wrapped.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, one := range wrapped.Unwrap() {
-			causes = append(causes, causesOf(one)...)
+	var out status.Outcome
+	for i, why := range reasons {
+		message := a.describe(why, messages[why])
+		if i == 0 {
+			out = status.Outcome{Reason: why, Message: message}
+		} else {
+			out.Message = reason.Of(why).WithStep(message) + "; " + out.Message
 		}
-		return causes
-	default:
-		return []error{err}
 	}
+	return out
+}
+
+// describe returns the message about the findings with a reason.
+func (a attempt) describe(why reason.Reason, messages []string) string {
+	switch why {
+	case reason.Collision:
+		return strings.Join(messages, "; ")
+	case reason.RiskNotAccepted:
+		return "version " + a.plan.name + " has risks: " + strings.Join(messages, "; ") + "; to accept: " + a.acceptance()
+	default:
+		return "version " + a.plan.name + " is not installed, because the API server rejects changes: " + strings.Join(messages, "; ")
+	}
+}
+
+// acceptance returns the command that accepts the risks.
+func (a attempt) acceptance() string {
+	accepted := slices.Clone(a.risks)
+	for _, finding := range preflight.Blocking(a.findings) {
+		if risk := (v1alpha1.AcceptedRisk{Name: finding.Risk, Release: revision.Release(a.plan.name)}); finding.Risk != "" && !slices.Contains(accepted, risk) {
+			accepted = append(accepted, risk)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"acceptedRisks": accepted}})
+	if err != nil {
+		return err.Error() // texts can always be encoded
+	}
+	return "kubectl patch clusterapi " + v1alpha1.ClusterAPIName + " --type=merge -p '" + string(patch) + "'"
 }

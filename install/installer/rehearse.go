@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -19,7 +18,6 @@ import (
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/rehearsal"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/permission"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -122,48 +120,6 @@ func (r *Rehearsal) delete(ctx context.Context, pod *corev1.Pod) error {
 // of reports whether a rehearsal of a plan has begun, and has not passed.
 func (r *Rehearsal) of(p plan) bool { return r.key == p.key() && !r.passed }
 
-// rehearse creates the pods of a rehearsal, and deletes them when all are proved. It returns a *rehearsingError until then, and findings that stop
-// the version for pods that do not start.
-func (t trial) rehearse(ctx context.Context) ([]preflight.Finding, error) {
-	h, p := &t.Rehearsal, t.a.plan
-	if h.Pod == "" || rehearsed(t.s) != p.name {
-		return nil, nil
-	}
-	if h.key != p.key() {
-		planned, err := t.rehearsalOf(ctx)
-		if err != nil {
-			return nil, err
-		}
-		h.key, h.planned, h.passed, h.failed = p.key(), planned, len(planned.Pods) == 0, map[string]string{}
-	}
-	if h.passed {
-		return h.notes(), nil
-	}
-	pods, err := h.list(ctx, client.MatchingLabels{v1alpha1.RehearsalLabel: p.name})
-	if err != nil {
-		return nil, err
-	}
-	verdicts, err := h.run(ctx, pods)
-	if err != nil {
-		return nil, err
-	}
-	if found, err := conclusion(verdicts); found != nil || err != nil {
-		return found, err
-	}
-	for i := range pods {
-		if err := h.delete(ctx, &pods[i]); err != nil {
-			return nil, err
-		}
-	}
-	for _, verdict := range verdicts {
-		if verdict.State == rehearsal.Unproven {
-			h.planned.Omitted = append(h.planned.Omitted, verdict.Cause)
-		}
-	}
-	h.passed = true
-	return h.notes(), nil
-}
-
 // conclusion returns a finding for each pod that has failed, and otherwise a *rehearsingError while a pod is starting.
 func conclusion(verdicts []rehearsal.Verdict) (found []preflight.Finding, err error) {
 	starting := &rehearsingError{all: len(verdicts), started: len(verdicts)}
@@ -192,38 +148,6 @@ func (r *Rehearsal) notes() []preflight.Finding {
 		return nil
 	}
 	return []preflight.Finding{{Message: "not rehearsed: " + text.First(5, r.planned.Omitted)}}
-}
-
-// rehearsalOf returns the rehearsal of a version. It has no pods if the installer cannot read its own pod, or cannot create any.
-func (t trial) rehearsalOf(ctx context.Context) (rehearsal.Plan, error) {
-	self := &corev1.Pod{}
-	err := t.Rehearsal.Live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: t.Rehearsal.Pod}, self)
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		return rehearsal.Plan{Omitted: []string{"any Deployment, because the image of the installer is unknown: " + err.Error()}}, nil
-	case err != nil:
-		return rehearsal.Plan{}, fmt.Errorf("reading the installer's pod: %w", err)
-	}
-	planned, err := rehearsal.Of(rehearsal.Release{
-		Version: t.a.plan.name, Phases: t.a.plan.phases, Installed: t.plans.objectsOf(t.s, *t.s.Cluster.Status.Version(t.s.Cluster.Status.CurrentVersion)), Namespaces: t.Rehearsal.Namespaces,
-	}, t.Rehearsal.program(self))
-	if err != nil || len(planned.Pods) == 0 || t.Permissions.Reviews == nil {
-		return planned, err
-	}
-	namespaces := sets.New[string]()
-	for _, pod := range planned.Pods {
-		namespaces.Insert(pod.Namespace)
-	}
-	for _, namespace := range sets.List(namespaces) {
-		denied, err := t.Permissions.denied(ctx, permission.Rehearsals(namespace))
-		if err != nil {
-			return rehearsal.Plan{}, err
-		}
-		if denied != nil {
-			return rehearsal.Plan{Omitted: []string{"any Deployment, because service account " + v1alpha1.ServiceAccountName + " " + denied[0].String()}}, nil
-		}
-	}
-	return planned, nil
 }
 
 // program returns the program in this process's pod.

@@ -4,14 +4,11 @@ package installer
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
@@ -110,21 +107,4 @@ func logWrites(ctx context.Context, phase engine.Phase) {
 		countOperation(o)
 		log.FromContext(ctx).Info("Object written", "phase", phase.Name, "object", o.String(), "action", o.Action)
 	}
-}
-
-// adoptionEvents logs the objects that a version has adopted from cluster-capi-operator, and
-// returns the event about them.
-func (a attempt) adoptionEvents(ctx context.Context) []status.Event {
-	if len(a.taken) == 0 {
-		return nil
-	}
-	var names []string
-	for _, taken := range a.taken {
-		names = append(names, taken.String())
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	log.FromContext(ctx).Info("Adopted objects", "version", a.plan.name, "from", predecessor.Name, "objects", names)
-	message := fmt.Sprintf("version %s adopted %d object(s) of %s: %s", a.plan.name, len(names), predecessor.Name, strings.Join(names, ", "))
-	return []status.Event{{Reason: status.ObjectsAdopted, Message: message}}
 }

@@ -91,3 +91,10 @@ func (s state) versionNames() []string {
 	}
 	return union(names, nil)
 }
+
+// union returns the names in either list, sorted and without duplicates.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -107,10 +107,3 @@ func installedAs(configMaps []corev1.ConfigMap, name string) string {
 	}
 	return name
 }
-
-// union returns the names in either list, sorted and without duplicates.
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
-}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/servingcert"
+)
+
+// Applier applies versions.
+type Applier struct {
+	// Engine applies revisions.
+	Engine *engine.Engine
+	// Adopter decides which existing objects a version adopts.
+	Adopter adoption.Adopter
+	// Checker checks unmanaged CRDs where OpenShift's checker is absent.
+	Checker compatibility.Checker
+	// Certificates issues the certificates that objects request with annotations.
+	Certificates servingcert.Issuer
+	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
+	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
+	// Permissions checks the permissions for a version before it is rolled out, Preflight its objects, and Rehearsal its pods.
+	Permissions Permissions
+	Preflight   Preflight
+	Rehearsal   Rehearsal
+
+	plans     planner
+	certified certified
+	contests  map[string]contests // by version
+	replaced  replacements
+	// ignored are the fields that the drift policy left to other actors at the last attempt.
+	ignored []v1alpha1.IgnoredFields
+}
+
+// prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.
+func (r *Applier) prepare(ctx context.Context, v version, others sets.Set[revision.Part]) (plan, error) {
+	p, err := r.planOf(ctx, v)
+	if err != nil {
+		return p, err
+	}
+	p = p.without(others)
+	return p, r.Engine.Watch(ctx, p.revision())
+}
+
+// planOf divides a version into phases. The installer checks unmanaged CRDs itself where
+// OpenShift's checker is absent.
+func (r *Applier) planOf(ctx context.Context, v version) (plan, error) {
+	p, err := r.plans.of(v)
+	if err != nil {
+		return p, err
+	}
+	served, err := r.Checker.Served(ctx)
+	if !served && err == nil {
+		p = p.checking()
+	}
+	return p, err
+}
+
+// trust writes the CA bundle of the cluster into the objects that request it.
+func (r *Applier) trust(ctx context.Context, p plan) (plan, error) {
+	p, requesting := p.copied()
+	bundle, err := r.Certificates.Trust(ctx, requesting)
+	p.authority = string(bundle)
+	return p, err
+}
+
+// check returns the result of the preflight phase where the installer checks unmanaged CRDs
+// itself, and the verdicts.
+func (r *Applier) check(ctx context.Context, p plan) ([]engine.Phase, []compatibility.Verdict, error) {
+	if p.checks == nil {
+		return nil, nil, nil
+	}
+	verdicts, err := r.Checker.Check(ctx, p.checkKey(), p.checks)
+	phase := compatibility.Phase(verdicts)
+	phase.Complete = phase.Complete && err == nil
+	return []engine.Phase{phase}, verdicts, err
+}
+
+func (v version) checkKey() compatibility.Key {
+	return compatibility.Key{Version: v.name, Digest: v.digest}
+}
+
+// contend counts the reverts of an attempt, and returns the contests of its version.
+func (r *Applier) contend(s state, a attempt, reissued []servingcert.Written, now time.Time) contests {
+	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
+	if r.contests == nil {
+		r.contests = map[string]contests{}
+	}
+	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now).reissued(reissued, now)
+	return r.contests[a.plan.name]
+}
+
+// compare returns the result of applying a version, without writing.
+func (r *Applier) compare(ctx context.Context, p plan) (engine.Result, error) {
+	if err := r.Engine.Watch(ctx, p.revision()); err != nil {
+		return engine.Result{}, err
+	}
+	checked, _, err := r.check(ctx, p)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	result, err := r.Engine.Compare(ctx, p.revision())
+	result.Phases = slices.Concat(checked, result.Phases)
+	return result, err
+}
+
+// forget drops the plan, the verdicts and the kept results of a removed version.
+func (r *Applier) forget(ctx context.Context, p plan) error {
+	r.plans.forget(p.name)
+	r.Adopter.Forget(p.name)
+	r.Checker.Forget(p.checkKey())
+	return r.Engine.Forget(ctx, p.revision())
+}
+
+// settle drops the plans and the other data of a rollout.
+func (r *Applier) settle(current string) {
+	r.plans.settle()
+	r.Adopter.Forget("")
+	r.Engine.Settle(current)
+}

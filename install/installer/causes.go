@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capi-installer/capi-installer/install/reason"
+)
+
+// isTransient reports whether one of the causes of a rejection is transient, such as a conflict or
+// an unavailable API server.
+func isTransient(causes []error) bool {
+	return slices.ContainsFunc(causes, func(err error) bool {
+		var answer apierrors.APIStatus
+		if !errors.As(err, &answer) {
+			return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
+		}
+		code := answer.Status().Code
+		return code >= http.StatusInternalServerError || slices.Contains(transientCodes, code)
+	})
+}
+
+// transientCodes are the codes of answers below 500 that are no verdict on the object: another token, time or state leads to another answer.
+var transientCodes = []int32{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
+
+// isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
+// can be temporary: roles are replaced during an upgrade, and quota can become
+// available.
+func isForbidden(causes []error) bool {
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(err error) bool { return !apierrors.IsForbidden(err) })
+}
+
+// removalReason returns the reason of a failed removal: the API server can reject a deletion as it can reject another write. An object or
+// a kind that is not found was removed at the same time.
+func removalReason(err error) reason.Reason {
+	causes := causesOf(err)
+	isOther := func(cause error) bool {
+		return !errors.As(cause, new(apierrors.APIStatus)) || apierrors.IsNotFound(cause)
+	}
+	switch {
+	case slices.ContainsFunc(causes, isOther), isTransient(causes):
+		return reason.ApplyFailed
+	case isForbidden(causes):
+		return reason.ObjectsForbidden
+	default:
+		return reason.ObjectsRefused
+	}
+}
+
+// causesOf returns the errors in a tree of joined and wrapped errors that have no cause themselves, and the answers of the API server.
+func causesOf(err error) (causes []error) {
+	switch wrapped := err.(type) { //nolint:errorlint // walks the tree itself
+	case apierrors.APIStatus:
+		return []error{err}
+	case interface{ Unwrap() error }:
+		return causesOf(wrapped.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range wrapped.Unwrap() {
+			causes = append(causes, causesOf(one)...)
+		}
+		return causes
+	default:
+		return []error{err}
+	}
+}
