@@ -4,9 +4,7 @@ package installer
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -41,7 +39,8 @@ type Applier struct {
 	contests  map[string]contests // by version
 	replaced  replacements
 	// ignored are the fields that the drift policy left to other actors at the last attempt.
-	ignored []v1alpha1.IgnoredFields
+	ignored   []v1alpha1.IgnoredFields
+	deletions deletions
 }
 
 // prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.
@@ -90,16 +89,6 @@ func (r *Applier) check(ctx context.Context, p plan) ([]engine.Phase, []compatib
 
 func (v version) checkKey() compatibility.Key {
 	return compatibility.Key{Version: v.name, Digest: v.digest}
-}
-
-// contend counts the reverts of an attempt, and returns the contests of its version.
-func (r *Applier) contend(s state, a attempt, reissued []servingcert.Written, now time.Time) contests {
-	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
-	if r.contests == nil {
-		r.contests = map[string]contests{}
-	}
-	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now).reissued(reissued, now)
-	return r.contests[a.plan.name]
 }
 
 // compare returns the result of applying a version, without writing.

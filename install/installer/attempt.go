@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -35,8 +36,9 @@ type attempt struct {
 	// findings are the result of the preflight, and risks are accepted by the administrator.
 	findings []preflight.Finding
 	risks    []v1alpha1.AcceptedRisk
-	// immutable are the rejected objects that the administrator deletes, so that the version continues.
-	immutable sets.Set[object.Identity]
+	// immutable are the rejected objects that the administrator deletes, so that the version continues, and moved those that the installer
+	// deletes, because the version has them in another namespace.
+	immutable, moved sets.Set[object.Identity]
 	// verdicts are those on unmanaged CRDs.
 	verdicts []compatibility.Verdict
 	// former are the CRDs that are no longer unmanaged, and refused those that are not
@@ -58,6 +60,17 @@ type attempt struct {
 	err error
 }
 
+// deletions returns the objects that the attempt has found to be deleted for its version.
+func (a attempt) deletions() sets.Set[object.Identity] {
+	out := a.immutable.Union(a.moved)
+	for _, finding := range a.findings {
+		if finding.Deletes != (object.Identity{}) {
+			out.Insert(finding.Deletes)
+		}
+	}
+	return out
+}
+
 // attempt reconciles a version in these steps:
 //
 //  1. divide it into phases, check the permissions for all of them before the first object of
@@ -71,12 +84,28 @@ type attempt struct {
 //  7. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
 	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: isLate(deadline, now)}
+	if !reflect.DeepEqual(r.ignored, v.ignored) { // a changed drift policy ends the pauses
+		r.contests, r.ignored = nil, v.ignored
+	}
+	out = r.divide(ctx, s, out)
+	out.former = r.formerly(s, v)
+	if out.scope != rollout {
+		return r.execute(ctx, s, out, now)
+	}
+	if out.err == nil {
+		out.findings, out.err = trial{r, s, out.plan, out.former}.findings(ctx)
+	}
+	out = r.execute(ctx, s, out, now)
+	r.deletions = r.deletions.with(v.name, out.deletions())
+	return out
+}
+
+// divide returns an attempt with the phases that are applied: steps 1 to 3.
+func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
+	v := out.plan.version
 	out.plan, out.err = r.planOf(ctx, v)
 	if out.err = cmp.Or(out.err, out.plan.concealed); out.err != nil {
 		return out
-	}
-	if !reflect.DeepEqual(r.ignored, v.ignored) { // a changed drift policy ends the pauses
-		r.contests, r.ignored = nil, v.ignored
 	}
 	if out.scope == rollout {
 		out.risks = s.Cluster.Spec.AcceptedRisks
@@ -93,32 +122,33 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	if out.err = r.Certificates.Prepare(ctx, out.plan.requesting()); out.err != nil {
 		return out
 	}
-	if out.plan, out.err = r.trust(ctx, out.plan); out.err != nil {
+	if out.plan, out.err = r.trust(ctx, out.plan); out.err != nil || out.scope != controlledOnly {
 		return out
 	}
-	if out.scope == controlledOnly {
-		var rev engine.Revision
-		if rev, out.err = r.Engine.Controlled(ctx, out.plan.revision(), r.Engine.Reader); out.err != nil {
-			return out
-		}
+	rev, err := r.Engine.Controlled(ctx, out.plan.revision(), r.Engine.Reader)
+	if out.err = err; err == nil {
 		out.plan = out.plan.controlled(rev)
 	}
-	out.former = adoption.Candidates{
+	return out
+}
+
+// formerly returns the CRDs that are no longer unmanaged.
+func (r *Applier) formerly(s state, v version) adoption.Candidates {
+	return adoption.Candidates{
 		Numbers: adoption.Formerly(s.Cluster.Status.Versions, v.unmanaged),
 		Incompatibility: func(ctx context.Context, crd string, number int64) (string, error) {
 			return r.incompatibility(ctx, s, crd, number)
 		},
 	}
-	if out.scope == rollout {
-		before := trial{r, s, out}
-		if out.findings, out.err = before.findings(ctx); out.err != nil || preflight.Blocking(out.findings) != nil {
-			return out
-		}
+}
+
+// execute takes the steps 5 to 7, unless an error or a finding stops the attempt.
+func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Time) attempt {
+	if out.err != nil || preflight.Blocking(out.findings) != nil {
+		return out
 	}
 	out = r.checkAndApply(ctx, s, out, now)
-	if out.immutable = r.immutable(ctx, out); out.scope == rollout {
-		r.Preflight.deletions.add(out.plan.name, out.immutable)
-	}
+	out.immutable = r.Preflight.immutable(ctx, out.plan, out.result)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
 	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contests[out.plan.name], now)
 	out.contested, out.next = r.contend(s, out, reissued, now).message(now)
@@ -131,6 +161,28 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 	}
 	out.err = errors.Join(out.err, errIssued)
 	return out
+}
+
+// contend counts the reverts of an attempt, and returns the contests of its version.
+func (r *Applier) contend(s state, a attempt, reissued []servingcert.Written, now time.Time) contests {
+	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
+	if r.contests == nil {
+		r.contests = map[string]contests{}
+	}
+	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now).reissued(reissued, now)
+	return r.contests[a.plan.name]
+}
+
+// unpermitted returns an attempt for which permissions are missing, with the other findings, so that the administrator sees all at once.
+// The cache cannot watch kinds without permission.
+func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
+	if !errors.As(a.err, new(*permissionsError)) || r.Preflight.Live == nil {
+		return a
+	}
+	a.plan = a.plan.without(s.currentParts())
+	found, err := trial{r, s, a.plan, a.former}.judge(ctx, nil)
+	a.findings, a.err = found, errors.Join(a.err, err)
+	return a
 }
 
 // checkAndApply checks the unmanaged CRDs and applies the phases. A version that is rolled
@@ -156,10 +208,14 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
-		how.Prepare = trial{r, s, a}.prepare
+		how.Prepare = func(ctx context.Context, phase revision.Phase) error {
+			moved, err := trial{r, s, a.plan, a.former}.prepare(ctx, phase)
+			a.moved = a.moved.Union(sets.New(moved...))
+			return err
+		}
 	}
 	if a.scope == maintenance {
-		how.Reserved = r.Preflight.reserved(s, a.plan.version)
+		how.Reserved = r.deletions.reserved(s, a.plan.name)
 	}
 	known := r.contests[a.plan.name]
 	how.Paused = func(o object.Identity) bool {
@@ -180,31 +236,6 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 		}
 		how.Adopt = how.Adopt.Union(decision.Adopt)
 	}
-}
-
-// prepare prepares the cluster for a phase.
-func (t trial) prepare(ctx context.Context, phase revision.Phase) error {
-	if err := t.dropVersions(ctx, phase); err != nil {
-		return err
-	}
-	return t.stopMoved(ctx, phase)
-}
-
-// dropVersions prepares the CRDs of a phase that lack stored versions.
-func (r *Applier) dropVersions(ctx context.Context, phase revision.Phase) error {
-	for _, obj := range phase.Objects {
-		if !object.IsCRD(obj) || r.DropVersions == nil {
-			continue
-		}
-		crd, err := crdpack.Unpack(obj)
-		if err != nil {
-			return err
-		}
-		if err := r.DropVersions(ctx, crd); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // incompatibility returns the reason why a CRD is not known to be compatible with the

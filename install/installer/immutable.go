@@ -24,49 +24,31 @@ type deletions struct {
 	objects sets.Set[object.Identity]
 }
 
-// add adds objects that stop a version.
-func (d *deletions) add(version string, objects sets.Set[object.Identity]) {
+// with returns the deletions with more for a version. They replace those for another version.
+func (d deletions) with(version string, objects sets.Set[object.Identity]) deletions {
 	if d.version != version {
-		*d = deletions{version: version}
+		d = deletions{version: version}
 	}
 	d.objects = d.objects.Union(objects)
+	return d
 }
 
-// of returns the objects that stop a version.
-func (d *deletions) of(version string) sets.Set[object.Identity] {
-	if d.version != version {
+// reserved returns the objects that are deleted for the desired version, unless it is this version.
+func (d deletions) reserved(s state, version string) sets.Set[object.Identity] {
+	if desired := s.Cluster.Status.DesiredVersion; desired == version || desired != d.version {
 		return nil
 	}
 	return d.objects
 }
 
-// deletedBy returns the objects that the administrator deletes because of findings.
-func deletedBy(findings []preflight.Finding) sets.Set[object.Identity] {
+// immutable returns the objects of a plan that the API server rejects only because they exist with another immutable field.
+func (p *Preflight) immutable(ctx context.Context, of plan, result engine.Result) sets.Set[object.Identity] {
+	desired := revision.ByIdentity(of.phases)
 	out := sets.New[object.Identity]()
-	for _, finding := range findings {
-		if finding.Deletes != (object.Identity{}) {
-			out.Insert(finding.Deletes)
-		}
-	}
-	return out
-}
-
-// reserved returns the objects that are deleted for the desired version, unless it is this version.
-func (p *Preflight) reserved(s state, v version) sets.Set[object.Identity] {
-	if desired := s.Cluster.Status.DesiredVersion; desired != v.name {
-		return p.deletions.of(desired)
-	}
-	return nil
-}
-
-// immutable returns the objects of an attempt that the API server rejects only because they exist with another immutable field.
-func (r *Applier) immutable(ctx context.Context, a attempt) sets.Set[object.Identity] {
-	desired := revision.ByIdentity(a.plan.phases)
-	out := sets.New[object.Identity]()
-	for _, rejection := range a.result.Rejections() {
+	for _, rejection := range result.Rejections() {
 		for _, rejected := range rejection.Objects {
 			invalid := len(rejected.Errors) > 0 && !object.DeletesOthers(rejected.GroupKind) && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsInvalid(err) })
-			if invalid && desired[rejected.Identity] != nil && r.Preflight.Creates(ctx, desired[rejected.Identity]) {
+			if invalid && desired[rejected.Identity] != nil && p.Creates(ctx, desired[rejected.Identity]) {
 				out.Insert(rejected.Identity)
 			}
 		}

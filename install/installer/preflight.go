@@ -33,8 +33,6 @@ type Preflight struct {
 	// passed is the key of the plan that nothing stops, and notes are the findings about it.
 	passed string
 	notes  []preflight.Finding
-
-	deletions deletions
 }
 
 // hasBegun reports whether objects of a version were applied: they must be maintained.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -64,14 +65,15 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 		t.Helper()
 		a := attempt{plan: planOf(t, &r, s, second), scope: rollout}
 		var err error
-		if a.findings, err = (trial{&r, s, a}).findings(t.Context()); err != nil {
+		if a.findings, err = (trial{&r, s, a.plan, a.former}).findings(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		r.deletions = r.deletions.with(second.Name, a.deletions())
 		return a
 	}
 	reserved := func(of v1alpha1.Version) int {
 		t.Helper()
-		return r.Preflight.reserved(s, planOf(t, &r, s, of).version).Len()
+		return r.deletions.reserved(s, of.Name).Len()
 	}
 	for range 2 {
 		got := judge()
@@ -109,7 +111,7 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 		r.Preflight = Preflight{Live: live, DryRuns: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		p := planOf(t, &r, s, version)
-		if found, err := (trial{&r, s, attempt{plan: p}}).findings(t.Context()); err != nil || len(found) != want {
+		if found, err := (trial{&r, s, p, adoption.Candidates{}}).findings(t.Context()); err != nil || len(found) != want {
 			t.Errorf("phase %s: findings %v, want %d: %v", state, found, want, err)
 		}
 	}
@@ -129,7 +131,7 @@ func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
 	r := reconcilerOf(t, fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build(), watches{}).Applier
 	r.Preflight.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
 	p := planOf(t, &r, s, second)
-	found, err := (trial{&r, s, attempt{plan: p, scope: rollout}}).findings(t.Context())
+	found, err := (trial{&r, s, p, adoption.Candidates{}}).findings(t.Context())
 	if err != nil || len(found) != 1 || found[0].Blocks() || !strings.Contains(found[0].Message, "1 CRD(s) switch to v2, which the installed release lacks") {
 		t.Errorf("findings %+v, want the note about the way back: %v", found, err)
 	}
@@ -167,7 +169,7 @@ func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
 			r := reconcilerOf(t, cache, live, watches{}).Applier
 			r.Preflight = Preflight{Live: live, DryRuns: live}
 			a := attempt{plan: planOf(t, &r, s, version), scope: rollout}
-			found, err := (trial{&r, s, a}).findings(t.Context())
+			found, err := (trial{&r, s, a.plan, a.former}).findings(t.Context())
 			if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "(no owner: ConfigMap theirs, ValidatingWebhookConfiguration theirs)") {
 				t.Errorf("findings %v, want both collisions: %v", found, err)
 			}

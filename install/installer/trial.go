@@ -4,7 +4,6 @@ package installer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/rehearsal"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -21,17 +21,19 @@ import (
 	"github.com/capi-installer/capi-installer/internal/permission"
 )
 
-// trial judges an attempt at a version before its first object is written.
+// trial judges a version before its first object is written.
 type trial struct {
 	*Applier
-	s state
-	a attempt
+	s    state
+	plan plan
+	// adoptable are the CRDs that are no longer unmanaged.
+	adoptable adoption.Candidates
 }
 
 // findings returns the findings about a version that is going to be rolled out.
 func (t trial) findings(ctx context.Context) ([]preflight.Finding, error) {
 	p := &t.Preflight
-	if p.passed == t.a.plan.key() {
+	if p.passed == t.plan.key() {
 		return p.notes, nil
 	}
 	if p.Live == nil {
@@ -39,7 +41,7 @@ func (t trial) findings(ctx context.Context) ([]preflight.Finding, error) {
 	}
 	found, err := t.judgeAndRehearse(ctx)
 	if err == nil && preflight.Blocking(found) == nil {
-		p.passed, p.notes = t.a.plan.key(), found
+		p.passed, p.notes = t.plan.key(), found
 	}
 	return found, err
 }
@@ -47,7 +49,7 @@ func (t trial) findings(ctx context.Context) ([]preflight.Finding, error) {
 // judgeAndRehearse returns the findings about a version. If there are none that stop it, its pods are rehearsed; then the version is judged again, because
 // time has passed.
 func (t trial) judgeAndRehearse(ctx context.Context) (found []preflight.Finding, err error) {
-	rehearsing := t.Rehearsal.of(t.a.plan)
+	rehearsing := t.Rehearsal.of(t.plan)
 	if !rehearsing {
 		if found, err = t.judge(ctx, t.Engine.Reader); err != nil || preflight.Blocking(found) != nil {
 			return found, err
@@ -65,36 +67,23 @@ func (t trial) judgeAndRehearse(ctx context.Context) (found []preflight.Finding,
 
 // judge returns the findings about a version. Without a cache, all objects are read from the API server.
 func (t trial) judge(ctx context.Context, cache client.Reader) (found []preflight.Finding, err error) {
-	if hasBegun(t.s.Cluster.Status.Version(t.a.plan.name)) { // an earlier process has judged it
+	if hasBegun(t.s.Cluster.Status.Version(t.plan.name)) { // an earlier process has judged it
 		found, err = preflight.Lasting(t.release())
 	} else {
 		found, err = preflight.Check(ctx, observed{cache, &existing{live: t.Preflight.Live}, &t.Preflight}, t.release())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking version %s before its first write: %w", t.a.plan.name, err)
+		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)
 	}
-	t.Preflight.deletions.add(t.a.plan.name, deletedBy(found))
 	return found, nil
-}
-
-// unpermitted returns an attempt for which permissions are missing, with the other findings, so that the administrator sees all at once.
-// The cache cannot watch kinds without permission.
-func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
-	if !errors.As(a.err, new(*permissionsError)) || r.Preflight.Live == nil {
-		return a
-	}
-	a.plan = a.plan.without(s.currentParts())
-	found, err := trial{r, s, a}.judge(ctx, nil)
-	a.findings, a.err = found, errors.Join(a.err, err)
-	return a
 }
 
 // release returns the release of an attempt.
 func (t trial) release() preflight.Release {
-	name, reported := t.a.plan.name, t.s.Cluster.Status
+	name, reported := t.plan.name, t.s.Cluster.Status
 	out := preflight.Release{
-		Version: revision.Release(name), Phases: t.a.plan.phases, Unchanged: t.a.plan.others,
-		Adoptable: t.a.former.Adoptable, Accepted: t.s.Cluster.Spec.AcceptedRisks,
+		Version: revision.Release(name), Phases: t.plan.phases, Unchanged: t.plan.others,
+		Adoptable: t.adoptable.Adoptable, Accepted: t.s.Cluster.Spec.AcceptedRisks,
 	}
 	if entry := reported.Version(name); entry != nil {
 		out.Components = entry.Components
@@ -112,7 +101,7 @@ func (t trial) release() preflight.Release {
 // rehearse creates the pods of a rehearsal, and deletes them when all are proved. It returns a *rehearsingError until then, and findings that stop
 // the version for pods that do not start.
 func (t trial) rehearse(ctx context.Context) ([]preflight.Finding, error) {
-	h, p := &t.Rehearsal, t.a.plan
+	h, p := &t.Rehearsal, t.plan
 	if h.Pod == "" || rehearsed(t.s) != p.name {
 		return nil, nil
 	}
@@ -162,7 +151,7 @@ func (t trial) rehearsalOf(ctx context.Context) (rehearsal.Plan, error) {
 		return rehearsal.Plan{}, fmt.Errorf("reading the installer's pod: %w", err)
 	}
 	planned, err := rehearsal.Of(rehearsal.Release{
-		Version: t.a.plan.name, Phases: t.a.plan.phases, Installed: t.plans.objectsOf(t.s, *t.s.Cluster.Status.Version(t.s.Cluster.Status.CurrentVersion)), Namespaces: t.Rehearsal.Namespaces,
+		Version: t.plan.name, Phases: t.plan.phases, Installed: t.plans.objectsOf(t.s, *t.s.Cluster.Status.Version(t.s.Cluster.Status.CurrentVersion)), Namespaces: t.Rehearsal.Namespaces,
 	}, t.Rehearsal.program(self))
 	if err != nil || len(planned.Pods) == 0 || t.Permissions.Reviews == nil {
 		return planned, err

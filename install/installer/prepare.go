@@ -17,11 +17,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // The managers of a provider elect a leader with a Lease in their own namespace. So a Deployment that a version moves to another namespace is
 // deleted first: otherwise the managers in both namespaces would work on the same objects until the former version is removed.
+
+// prepare prepares the cluster for a phase. It returns the Deployments that the phase has in another namespace.
+func (t trial) prepare(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
+	if err := t.dropVersions(ctx, phase); err != nil {
+		return nil, err
+	}
+	return t.stopMoved(ctx, phase)
+}
+
+// dropVersions prepares the CRDs of a phase that lack stored versions.
+func (t trial) dropVersions(ctx context.Context, phase revision.Phase) error {
+	for _, obj := range phase.Objects {
+		if !object.IsCRD(obj) || t.DropVersions == nil {
+			continue
+		}
+		crd, err := crdpack.Unpack(obj)
+		if err != nil {
+			return err
+		}
+		if err := t.DropVersions(ctx, crd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // stoppingPause is the time until a deleted Deployment is read again.
 const stoppingPause = 2 * time.Second
@@ -33,35 +59,34 @@ func (e *stoppingError) Error() string {
 	return "waiting for the end of the pods of " + strings.Join(e.deployments, ", ") + ", which moves to another namespace"
 }
 
-// stopMoved deletes the Deployments of other versions that a phase of the attempt has in another namespace. It returns a *stoppingError
-// until their pods have ended. The installed version must not create them again. The phases before, such as the CRDs of the component, were
-// applied while its webhooks still ran.
-func (t trial) stopMoved(ctx context.Context, phase revision.Phase) error {
+// stopMoved deletes the Deployments of other versions that a phase of the version has in another namespace, and returns them: the installed version
+// must not create them again. It returns a *stoppingError until their pods have ended. The phases before, such as the CRDs of the component,
+// were applied while its webhooks still ran.
+func (t trial) stopMoved(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
 	if t.Preflight.Live == nil || !slices.ContainsFunc(phase.Objects, func(obj *unstructured.Unstructured) bool { return object.GroupKind(obj) == object.Deployment }) {
-		return nil
+		return nil, nil
 	}
 	former := map[object.Identity]*unstructured.Unstructured{}
 	for _, entry := range t.s.Cluster.Status.Versions {
-		if entry.Name != t.a.plan.name {
+		if entry.Name != t.plan.name {
 			maps.Copy(former, t.plans.objectsOf(t.s, entry))
 		}
 	}
-	moved := movedDeployments(former, phase, slices.Concat(t.a.plan.phases, t.a.plan.others))
-	t.Preflight.deletions.add(t.a.plan.name, sets.New(moved...))
+	moved = movedDeployments(former, phase, slices.Concat(t.plan.phases, t.plan.others))
 	waiting := &stoppingError{}
 	for _, deployment := range moved {
 		exists, err := t.stop(ctx, deployment)
 		if err != nil {
-			return err
+			return moved, err
 		}
 		if exists {
 			waiting.deployments = append(waiting.deployments, deployment.String())
 		}
 	}
 	if waiting.deployments != nil {
-		return waiting
+		return moved, waiting
 	}
-	return nil
+	return moved, nil
 }
 
 // movedDeployments returns the Deployments of former versions that a phase of a version has under the same name in another namespace,
