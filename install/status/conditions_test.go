@@ -492,3 +492,14 @@ func TestConditions_AvailableDuringATakeover(t *testing.T) {
 	conditions = Aggregate(cluster, conditions, Outcome{Reason: reason.AsExpected, Installed: new(false)}, start)
 	expect("unavailable afterwards", metav1.ConditionFalse, "NotWorking")
 }
+
+// A problem that is checked again periodically has not stopped the installer.
+func TestProgressMessage(t *testing.T) {
+	for why, want := range map[reason.Reason]string{
+		reason.ObjectsRefused: "retrying; see InstallerDegraded", reason.ApplyFailed: "retrying; see InstallerDegraded", reason.Incompatible: "stopped; see InstallerDegraded",
+	} {
+		if got := progressMessage(Installer, Outcome{Reason: why, Err: errors.New("x")}); got != want {
+			t.Errorf("%s: %q, want %q", why, got, want)
+		}
+	}
+}
