@@ -266,6 +266,9 @@ func withComponent(t *testing.T, base, component string) []*unstructured.Unstruc
 		}
 	}
 	text := "resources: [" + from[0] + "]\ncomponents: [" + from[1] + "]\n"
+	if filepath.Base(component) == "namespaces" { // its input is required
+		text += "configMapGenerator: [{name: capi-installer-namespaces, literals: [installer=capi-installer-system, providers=capi-system]}]\n"
+	}
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
