@@ -42,6 +42,8 @@ type Options struct {
 	Address string
 	// Users are users with a kubeconfig of their own (see UserKubeconfig), and their groups.
 	Users map[string][]string
+	// AuditPolicy is the path of an audit policy: the API server writes the requests that it selects to AuditLog. Empty means none.
+	AuditPolicy string
 }
 
 // Cluster is a running control plane with one node.
@@ -56,7 +58,8 @@ type Cluster struct {
 	binary     string
 	address    string // empty for a simulated node
 	cpus       int
-	port       int // of the API server
+	audit      string // path of the audit policy
+	port       int    // of the API server
 	temporary  bool
 	unlock     func()
 	files      files
@@ -135,7 +138,7 @@ func newCluster(binary string, options Options) (*Cluster, error) {
 	maps.Copy(f.users, options.Users)
 	return &Cluster{
 		Dir: dir, Kubeconfig: f.kubeconfig("admin"),
-		binary: binary, address: options.Address, cpus: options.CPUs, files: f, temporary: options.Dir == "", unlock: unlock,
+		binary: binary, address: options.Address, cpus: options.CPUs, audit: options.AuditPolicy, files: f, temporary: options.Dir == "", unlock: unlock,
 	}, nil
 }
 
@@ -310,6 +313,9 @@ func (c *Cluster) PID(program string) int {
 
 // UserKubeconfig returns the path of the kubeconfig of a user of Options.Users.
 func (c *Cluster) UserKubeconfig(user string) string { return c.files.kubeconfig(user) }
+
+// AuditLog returns the path of the audit log.
+func (c *Cluster) AuditLog() string { return filepath.Join(c.files.logs, "audit.log") }
 
 // Kubectl runs kubectl with all permissions and returns its standard output. An error contains the end of its standard
 // error.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,11 @@ const (
 	// startLimit is the time until a program is ready on a busy machine.
 	startLimit = 3 * time.Minute
 )
+
+// auditPolicy selects the requests that create and delete objects of Cluster API, and those that change how many Machines there are.
+//
+//go:embed audit.yaml
+var auditPolicy []byte
 
 // Node is a cluster with a control plane, a node and a registry.
 type Node struct {
@@ -130,9 +136,13 @@ func (n *Node) startControlPlane(ctx context.Context) error {
 	if err := os.Setenv(controlplane.BinaryEnv, n.path(controlPlaneFile)); err != nil {
 		return err
 	}
+	policy := n.path("audit.yaml")
+	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+		return err
+	}
 	var err error
 	n.Cluster, err = controlplane.Start(ctx, controlplane.Options{
-		Address: Address, Dir: n.path("cluster"), Logs: n.Logs(), Timeout: startLimit,
+		Address: Address, Dir: n.path("cluster"), Logs: n.Logs(), Timeout: startLimit, AuditPolicy: policy,
 		Users: map[string][]string{nodeUser: {"system:nodes"}, proxyUser: nil},
 	})
 	if err != nil {

@@ -36,7 +36,8 @@ type Journey struct {
 	operatorImage     string // reference by digest
 	operatorNamespace string
 	current           release
-	machines          census // the objects of users; they must survive
+	machines          census    // the objects of users; they must survive
+	compared          time.Time // when they were last compared
 }
 
 // Step is a step of the journey.

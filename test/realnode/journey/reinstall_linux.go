@@ -4,7 +4,6 @@ package journey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +45,7 @@ func (j *Journey) reinstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(j.machines.missing(now)...); err != nil {
+	if err := j.lost(now); err != nil {
 		return err
 	}
 	j.Report("uninstalled: no manager runs, and %d objects of Cluster API still exist", len(now))

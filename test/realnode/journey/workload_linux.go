@@ -4,7 +4,6 @@ package journey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -127,9 +126,10 @@ func (j *Journey) nothingLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lost := j.machines.missing(now)
-	j.Report("%d of %d objects of Cluster API exist with the same UID, and %d Machines run", len(j.machines)-len(lost), len(j.machines), machineCount)
-	return errors.Join(lost...)
+	j.Report("%d of %d objects of Cluster API exist with the same UID, and %d Machines run", len(j.machines)-len(j.machines.missing(now)), len(j.machines), machineCount)
+	err = j.lost(now)
+	j.compared = time.Now()
+	return err
 }
 
 // missing returns an error for each object that is not in now.
