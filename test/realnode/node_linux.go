@@ -38,7 +38,7 @@ const (
 	startLimit = 3 * time.Minute
 )
 
-// auditPolicy selects the requests that create and delete objects of Cluster API, and those that change how many Machines there are.
+// auditPolicy selects the requests that create, apply and delete objects of Cluster API.
 //
 //go:embed audit.yaml
 var auditPolicy []byte

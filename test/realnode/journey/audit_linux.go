@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 // lost compares the objects of users with the objects that exist now. An error names each missing one; if there is one, the errors also name
-// each new object, and who has created and deleted objects since the last comparison. The installer must never delete one, whatever exists now.
+// each new object, and who has created and deleted objects since the last comparison. The installer must never delete one.
 func (j *Journey) lost(now census) error {
 	requests, err := j.requests()
 	if err != nil {
@@ -30,7 +31,7 @@ func (j *Journey) lost(now census) error {
 		}
 	}
 	for _, request := range requests {
-		byInstaller := strings.HasPrefix(request.User.Username, "system:serviceaccount:"+j.operatorNamespace+":") && request.Verb != "create"
+		byInstaller := strings.HasPrefix(request.User.Username, "system:serviceaccount:"+j.operatorNamespace+":") && strings.HasPrefix(request.Verb, "delete")
 		if byInstaller || found != nil && request.RequestReceivedTimestamp.After(j.compared) {
 			found = append(found, line(request))
 		}
@@ -52,7 +53,11 @@ func (j *Journey) requests() (found []auditv1.Event, err error) {
 		if err := json.Unmarshal(lines.Bytes(), &request); err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
-		if request.ObjectRef != nil && request.ResponseStatus != nil && request.Verb != "update" && request.Verb != "patch" {
+		if request.ObjectRef == nil || request.ResponseStatus == nil {
+			continue
+		}
+		created := request.ResponseStatus.Code == http.StatusCreated && !strings.Contains(request.RequestURI, "dryRun")
+		if created || strings.HasPrefix(request.Verb, "delete") {
 			found = append(found, request)
 		}
 	}
