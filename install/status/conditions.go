@@ -76,14 +76,24 @@ func degradedStatus(controller Controller, level reason.Severity, previous []met
 }
 
 // Aggregate returns the four conditions of the operator, from the conditions of its
-// controllers and the last outcome.
+// controllers and the last outcome. They have seen the generation that both controllers have seen.
 func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome, now time.Time) []metav1.Condition {
 	return stamp([]metav1.Condition{
 		available(cluster, conditions, outcome),
 		anyOf(Progressing, conditions),
 		anyOf(Degraded, conditions),
 		upgradeable(cluster.Spec),
-	}, conditions, cluster.Generation, now)
+	}, conditions, oldest(conditions, cluster.Generation), now)
+}
+
+// oldest returns the lowest generation in the conditions of the controllers, at most the present one.
+func oldest(conditions []metav1.Condition, present int64) int64 {
+	for _, controller := range []Controller{Version, Installer} {
+		if own := meta.FindStatusCondition(conditions, string(controller)+Progressing); own != nil {
+			present = min(present, own.ObservedGeneration)
+		}
+	}
+	return present
 }
 
 func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome) metav1.Condition {

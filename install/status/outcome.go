@@ -23,6 +23,9 @@ type Outcome struct {
 	Err error
 	// Undecided makes the reason ImageUntrusted retryable: the signatures could not be checked.
 	Undecided bool
+	// Generation is the generation of the ClusterAPI object that the outcome is about; 0 means the present one. The spec can change while a
+	// controller works: its conditions must not say that it has seen the change.
+	Generation int64
 	// Installed reports whether a version is completely installed and available;
 	// nil if the controller cannot know.
 	Installed *bool
@@ -45,6 +48,11 @@ type Outcome struct {
 	// Related are the related objects of the ClusterOperator; nil if the
 	// controller cannot know them.
 	Related []configv1.ObjectReference
+}
+
+// observed returns the generation of a ClusterAPI object that the outcome is about.
+func (o Outcome) observed(cluster *v1alpha1.ClusterAPI) int64 {
+	return min(cluster.Generation, cmp.Or(o.Generation, cluster.Generation))
 }
 
 // RecheckWithin causes the next reconcile after at most the given time.

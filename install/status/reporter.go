@@ -200,7 +200,8 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 			replaceCondition(&cluster.Status.Conditions, condition)
 		}
 	}
-	set(Conditions(controller, outcome, cluster.Status.Conditions, cluster.Generation, at))
+	observed := outcome.observed(cluster)
+	set(Conditions(controller, outcome, cluster.Status.Conditions, observed, at))
 	if controller == Installer && isDeleted(cluster) { // the version controller reports nothing during an uninstall
 		set(Conditions(Version, Outcome{Reason: reason.Uninstalled, Message: "the ClusterAPI object is deleted"}, cluster.Status.Conditions, cluster.Generation, at))
 		cluster.Status.ObservedGeneration = cluster.Generation
@@ -208,7 +209,7 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 	set(Aggregate(cluster, cluster.Status.Conditions, outcome, at))
 	cluster.Status.Message = gravestMessage(cluster.Status.Conditions)
 	if controller == Version {
-		cluster.Status.ObservedGeneration = cluster.Generation
+		cluster.Status.ObservedGeneration = observed
 	}
 }
 

@@ -267,3 +267,29 @@ func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
 		t.Errorf("%d writes without a change", written)
 	}
 }
+
+// The spec changes while a controller works: its outcome is about the spec that it has read, also if the status must be written again after a conflict.
+func TestReport_SpecChangesMeanwhile(t *testing.T) {
+	w := newTestCluster(t)
+	reporter := w.reporter()
+	read := w.report(reporter, status.Outcome{Reason: reason.AsExpected})
+	changed := read.DeepCopy()
+	changed.Spec.UnmanagedCRDs = []string{"machines.cluster.x-k8s.io"}
+	w.must(w.Update(t.Context(), changed))
+	for _, controller := range []status.Controller{status.Version, status.Installer} {
+		for _, start := range []*v1alpha1.ClusterAPI{read, nil} {
+			_, err := reporter.Report(t.Context(), start, controller, status.Outcome{Reason: reason.RollingOut, Generation: read.Generation}, nil)
+			w.must(err)
+		}
+	}
+	now := w.report(reporter, status.Outcome{Reason: reason.AsExpected, Generation: changed.Generation})
+	want := map[string]int64{"InstallerProgressing": changed.Generation, "InstallerDegraded": changed.Generation}
+	if now.Status.ObservedGeneration != read.Generation {
+		t.Errorf("the status has observed generation %d, want %d", now.Status.ObservedGeneration, read.Generation)
+	}
+	for _, condition := range now.Status.Conditions {
+		if expected := max(want[condition.Type], read.Generation); condition.ObservedGeneration != expected {
+			t.Errorf("%s has observed generation %d, want %d", condition.Type, condition.ObservedGeneration, expected)
+		}
+	}
+}

@@ -81,6 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	files := r.source().read()
 	seen := r.observe(ctx, state, files)
 	outcome := r.of(files).outcome(ctx, state, files)
+	outcome.Generation = state.Cluster.Generation
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
