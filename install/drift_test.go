@@ -191,7 +191,8 @@ func TestDrift_RevertsEditsAndDeletionsOfEveryKind(t *testing.T) {
 	for _, edit := range []struct{ kind, namespace, name, patch string }{
 		{"v1/ConfigMap", namespace, "settings", `{"data": {"value": "2"}}`},
 		{"v1/Service", namespace, "shared", `{"spec": {"selector": {"app": "other"}}}`},
-		{deploymentKind, namespace, "capa", `{"spec": {"replicas": 0, "template": {"spec": {"containers": [{"name": "manager", "image": "example.com/other", "imagePullPolicy": "IfNotPresent"}]}}}}`},
+		{deploymentKind, namespace, "capi", `{"spec": {"template": {"spec": {"containers": [{"name": "manager", "image": "example.com/other", "imagePullPolicy": "IfNotPresent"}]}}}}`},
+		{deploymentKind, namespace, "capa", `{"spec": {"replicas": 0}}`},
 		{clusterRoleKind, "", "shared-part", `{"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}`},
 		{webhookKind, "", "shared", `{"webhooks": []}`},
 		{crdKind, "", machines, `{"spec": {"versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`},
@@ -199,7 +200,8 @@ func TestDrift_RevertsEditsAndDeletionsOfEveryKind(t *testing.T) {
 		h.patch(edit.kind, edit.namespace, edit.name, "external", edit.patch)
 	}
 	h.eventually("every edit is reverted", func() error { return difference(before, h.clusterContent()) })
-	// The Deployment is another one: the original boxcutter writes a Deployment twice after an edit, and a third revert would be a contest.
+	h.stop() // the original boxcutter writes some objects twice after an edit, and a third revert would be a contest
+	h.start("4.22.0")
 	for _, object := range []struct{ kind, namespace, name string }{
 		{"v1/ConfigMap", namespace, "settings"}, {"v1/Service", namespace, "shared"}, {"v1/ServiceAccount", namespace, "shared"},
 		{deploymentKind, namespace, "capi"}, {clusterRoleKind, "", "shared-part"}, {clusterRoleKind, "", "shared-aggregate"}, {webhookKind, "", "shared"},

@@ -74,7 +74,7 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 		return nil
 	})
 	h.logged("Removing version", "ConfigMap openshift-cluster-api/last (deleted at 20", "test.example.com/hold")
-	if h.object("apps/v1/Deployment", namespace, "capi") == nil || h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") == nil {
+	if h.object("v1/ConfigMap", namespace, "first") == nil || h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") == nil {
 		t.Error("an object of an earlier phase was removed before the last phase was")
 	}
 	remove()

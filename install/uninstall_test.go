@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -195,4 +197,57 @@ func TestUninstall_CascadeOrphan(t *testing.T) {
 		return h.Delete(t.Context(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"))
 	})
 	h.eventually("all objects are removed", h.remaining)
+}
+
+// No object of any provider is removed while one of their managers runs: a manager that runs without the webhooks of another provider
+// can replace Machines.
+func TestUninstall_StopsAllManagersFirst(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(shared...), aws(configMap("last", "")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	others := slices.DeleteFunc(h.names(), func(name string) bool { return strings.HasPrefix(name, "Deployment ") })
+	remove := h.holdPod("capi")
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.reports("InstallerProgressing", "Uninstalling", "waiting for the pods of Deployment openshift-cluster-api/capi")
+	if diff := cmp.Diff(others, h.names()); diff != "" {
+		t.Errorf("objects while the pod of core runs (-want +got):\n%s", diff)
+	}
+	remove()
+	h.eventually("all objects are removed", h.remaining)
+}
+
+// An upgrade removes objects in the same order.
+func TestTeardown_StopsTheManagerFirst(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(deployment("dropped", placeholder), configMap("dropped", "")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	remove := h.holdPod("dropped")
+	h.release(core(), aws())
+	h.reports("InstallerProgressing", "TearingDown", "waiting for the pods of Deployment openshift-cluster-api/dropped")
+	if diff := cmp.Diff([]string{"ConfigMap dropped", "Deployment capa", "Deployment capi"}, h.names()); diff != "" {
+		t.Errorf("objects while the pod runs (-want +got):\n%s", diff)
+	}
+	remove()
+	h.settled("4.22.0-2")
+	if diff := cmp.Diff([]string{"Deployment capa", "Deployment capi"}, h.names()); diff != "" {
+		t.Errorf("objects at the end (-want +got):\n%s", diff)
+	}
+}
+
+// holdPod adds a finalizer to the pod of a Deployment; the returned function removes it.
+func (h *harness) holdPod(of string) (remove func()) {
+	h.Helper()
+	var name string
+	h.eventually("the Deployment has a pod", func() error {
+		pods := &corev1.PodList{}
+		h.must(h.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": of}))
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("%d pods", len(pods.Items))
+		}
+		name = pods.Items[0].Name
+		return nil
+	})
+	return h.addFinalizer("v1/Pod", namespace, name)
 }

@@ -11,7 +11,7 @@
 //     one is complete or the current one, so that running providers are maintained even if
 //     the new release fails. attempt has the steps for a version.
 //  5. It releases the CRDs that are unmanaged now.
-//  6. It removes the versions whose ConfigMaps are being deleted, the last phase first, and the
+//  6. It removes the versions whose ConfigMaps are being deleted: first the Deployments, then the last phase first, and the
 //     objects of versions that do not exist.
 //  7. It reports the gravest outcome.
 //
@@ -94,6 +94,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 	outcome.Events = append(outcome.Events, removed.Events...)
 	outcome.Phases = mergePhases(outcome.Phases, removed.Phases)
+	if removed.Recheck > 0 {
+		outcome.RecheckWithin(removed.Recheck)
+	}
 	if outcome.Reason == reason.AsExpected && removed.Reason != reason.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
 		return outcome, nil

@@ -84,6 +84,7 @@ func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, re
 // result of the reconcile.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) (reconcile.Result, error) {
 	r.log.failure(ctx, outcome)
+	outcome.Generation = cluster.Generation
 	progressed := status.Advanced(cluster.Status.Versions, outcome.Phases)
 	if r.refused = nextAttempt(r.refused, outcome.Reason, progressed); r.refused > 0 {
 		outcome.RecheckWithin(r.refused)

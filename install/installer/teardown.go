@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -37,12 +38,30 @@ type teardown struct {
 // version is installed. All other deleted ConfigMaps stay until the version
 // controller has recreated them.
 func (t teardown) deleted(ctx context.Context) status.Outcome {
+	if t.s.Uninstalling() { // no version loses an object while the managers of another one run
+		if outcome := t.each(ctx, t.stopped); outcome.Reason != reason.AsExpected {
+			return outcome
+		}
+	}
+	outcome := t.each(ctx, t.revision)
+	var failed []error
+	for _, part := range t.s.orphanedParts() {
+		failed = append(failed, removeFinalizer(ctx, t.Client, part))
+	}
+	if err := errors.Join(failed...); err != nil {
+		outcome.Reason, outcome.Err = removalReason(err), errors.Join(outcome.Err, err)
+	}
+	return outcome
+}
+
+// each takes a step of the removal of every version whose ConfigMap is being deleted.
+func (t teardown) each(ctx context.Context, step func(context.Context, string) (teardownProgress, error)) status.Outcome {
 	outcome := status.Outcome{Reason: reason.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
 	var waiting []string
 	var failed []error
 	for _, configMap := range t.s.deletedRevisions() {
 		name := configMap.Name
-		progress, err := t.revision(ctx, name)
+		progress, err := step(ctx, name)
 		outcome.Events = append(outcome.Events, retainedEvents(name, progress)...)
 		if progress.phases != nil {
 			outcome.Phases[name] = progress.phases
@@ -55,10 +74,10 @@ func (t teardown) deleted(ctx context.Context) status.Outcome {
 			failed = append(failed, removeFinalizer(ctx, t.Client, configMap))
 		default:
 			waiting = append(waiting, progress.message(name))
+			if progress.running != nil {
+				outcome.RecheckWithin(podsRecheck)
+			}
 		}
-	}
-	for _, part := range t.s.orphanedParts() {
-		failed = append(failed, removeFinalizer(ctx, t.Client, part))
 	}
 	if err := errors.Join(failed...); err != nil {
 		outcome.Reason, outcome.Err = removalReason(err), err
@@ -66,6 +85,25 @@ func (t teardown) deleted(ctx context.Context) status.Outcome {
 		outcome.Reason, outcome.Message = reason.TearingDown, strings.Join(waiting, "; ")
 	}
 	return outcome
+}
+
+// stopped stops the managers of a version. A version that cannot be read is reported by the next step.
+func (t teardown) stopped(ctx context.Context, name string) (teardownProgress, error) {
+	v, err := t.s.deleted(name)
+	if err != nil {
+		return teardownProgress{keep: true}, nil
+	}
+	p, err := t.Applier.prepare(ctx, v, nil)
+	if err != nil {
+		return teardownProgress{keep: true}, nil
+	}
+	return t.stop(ctx, p)
+}
+
+// stop stops the managers of a plan. The progress is keep when none runs.
+func (t teardown) stop(ctx context.Context, p plan) (teardownProgress, error) {
+	running, err := t.Remover.Stop(ctx, p.revision(), t.s.removedSince(p.name))
+	return teardownProgress{keep: running == nil, running: running, phases: removedPhases(p.phases, engine.Removal{})}, err
 }
 
 // revision removes the objects of a version, unless the version is still needed.
@@ -83,12 +121,17 @@ func (t teardown) revision(ctx context.Context, name string) (teardownProgress, 
 	}
 }
 
+// podsRecheck is the time until the pods of deleted Deployments are listed again.
+const podsRecheck = time.Second
+
 // teardownProgress is the result of one pass for a version whose ConfigMap is being deleted.
 type teardownProgress struct {
 	// keep is set when the ConfigMap keeps its finalizer and no object is removed.
 	keep bool
 	// done is set when no object of the version is left.
 	done bool
+	// running are the Deployments that are being stopped before another object is removed.
+	running []string
 	removal.Progress
 	// phases is the state of each phase.
 	phases []v1alpha1.Phase
@@ -96,10 +139,11 @@ type teardownProgress struct {
 
 // message returns the message for a version that is being removed.
 func (p teardownProgress) message(version string) string {
-	if len(p.Waiting) == 0 {
+	waiting := slices.Concat(p.running, p.Waiting)
+	if len(waiting) == 0 {
 		return "removing version " + version
 	}
-	return fmt.Sprintf("removing version %s: waiting for %s", version, text.First(10, p.Waiting))
+	return fmt.Sprintf("removing version %s: waiting for %s", version, text.First(10, waiting))
 }
 
 // removeFinalizer removes our finalizer, so that the ConfigMap can be deleted.
@@ -125,6 +169,9 @@ func (t teardown) version(ctx context.Context, name string, others sets.Set[revi
 	}
 	out := teardownProgress{done: true}
 	if len(p.phases) > 0 {
+		if stopping, err := t.stop(ctx, p); err != nil || !stopping.keep {
+			return stopping, err
+		}
 		removed, err := t.Remover.Remove(ctx, p.revision(), v.unmanaged)
 		if err != nil {
 			return teardownProgress{}, err

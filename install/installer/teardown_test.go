@@ -11,6 +11,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -159,5 +160,49 @@ func TestTeardown_WaitsForObjects(t *testing.T) {
 	}
 	if err := live.Get(t.Context(), client.ObjectKeyFromObject(&old), &old); err != nil || !slices.Equal(old.Finalizers, []string{"example.com/other"}) {
 		t.Errorf("finalizers %v, %v", old.Finalizers, err)
+	}
+}
+
+// An uninstall removes no object of a version while a manager of another one runs.
+func TestDeleted_StopsEachVersionFirst(t *testing.T) {
+	manager := func() *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "capi", "name": "manager"},
+			"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "manager"}}},
+		}}
+	}
+	first, firstMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
+	second, secondMap := storedVersion(t, "4.22.0-2", manager())
+	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
+	s.Cluster.DeletionTimestamp = new(metav1.Now())
+	for i := range s.ConfigMaps {
+		s.ConfigMaps[i].DeletionTimestamp, s.ConfigMaps[i].Finalizers = s.Cluster.DeletionTimestamp, []string{v1alpha1.TeardownFinalizer}
+	}
+	types := clusterScheme(t)
+	if err := appsv1.AddToScheme(types); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: "manager-1", Labels: map[string]string{"app": "manager"}}}
+	cluster := fake.NewClientBuilder().WithScheme(types).WithObjects(
+		controlledBy(t, "4.22.0-1", settings("a", "red")), controlledBy(t, "4.22.0-2", manager()), pod).Build()
+	remaining := func() int {
+		found := &corev1.ConfigMapList{}
+		if err := cluster.List(t.Context(), found); err != nil {
+			t.Fatal(err)
+		}
+		return len(found.Items)
+	}
+	removal := teardown{reconcilerOf(t, cluster, cluster, watches{}), s}
+	for _, want := range []string{"Deployment capi/manager", "the pods of Deployment capi/manager"} {
+		outcome := removal.deleted(t.Context())
+		if outcome.Reason != reason.TearingDown || outcome.Message != "removing version 4.22.0-2: waiting for "+want || outcome.Recheck != podsRecheck || remaining() != 1 {
+			t.Errorf("outcome %+v with %d ConfigMaps, want to wait for %s", outcome, remaining(), want)
+		}
+	}
+	if err := cluster.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if removal.deleted(t.Context()); remaining() != 0 {
+		t.Error("the ConfigMap is not removed after the end of the pod")
 	}
 }

@@ -5,6 +5,7 @@ package installer
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -76,6 +77,20 @@ func (s state) otherParts(name string) sets.Set[revision.Part] {
 		}
 	}
 	return parts
+}
+
+// removedSince returns the time since when a version is being removed.
+func (s state) removedSince(name string) time.Time {
+	var since time.Time
+	if s.Uninstalling() && s.Cluster.DeletionTimestamp != nil {
+		since = s.Cluster.DeletionTimestamp.Time
+	}
+	for _, configMap := range s.ConfigMaps {
+		if deleted := configMap.DeletionTimestamp; configMap.Name == name && deleted != nil && deleted.After(since) {
+			since = deleted.Time
+		}
+	}
+	return since
 }
 
 // isDeleted reports whether the revision ConfigMap of a version is being deleted, or does not exist.

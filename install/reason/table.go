@@ -107,7 +107,7 @@ var table = []Entry{
 		Meaning: "Objects of an older version, or objects whose version does not exist, are being deleted.",
 		Step:    "wait, or check the finalizers of the objects"},
 	{Reason: Uninstalling, Subject: Installer, Severity: InProgress,
-		Meaning: "The ClusterAPI object was deleted, and all versions are being torn down, the last phase first. `Available` is `False`.",
+		Meaning: "The ClusterAPI object was deleted, and all versions are being torn down: first the Deployments, until their pods have ended, then the other objects, the last phase first. `Available` is `False`.",
 		Step:    "wait, or check the finalizers of the objects"},
 	{Reason: UninstallBlocked, Subject: Installer, Severity: Terminal, Recheck: recheck,
 		Meaning: "The ClusterAPI object was deleted, and the uninstall cannot continue: a permission is missing, an object has kept its finalizers for five minutes, or `spec.installerMode` is `Paused`. The message names the permission, or the objects and their finalizers; see [install.md](install.md#uninstall).",

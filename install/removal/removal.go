@@ -38,7 +38,7 @@ type Progress struct {
 const maxAttempts = 5
 
 // Remove deletes the objects that only the owners of this revision control, last phase first. It retains
-// unmanaged CRDs and CRDs that have instances.
+// unmanaged CRDs and CRDs that have instances. Stop comes first.
 func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []string) (progress Progress, err error) {
 	owners := sets.List(rev.Owners().Insert(rev.Name)) // the phases do not contain the unmanaged CRDs
 	ours := func(crd *unstructured.Unstructured) bool {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// The managers of all providers end before anything else is removed. They work on each other's objects: a manager of the control plane compares
+// templates, and one that runs while the webhooks of another provider are gone sees objects without their defaults and can replace Machines.
+
+// stopLimit is how long a removal waits for the end of pods: those of a node that is gone never end.
+const stopLimit = 2 * time.Minute
+
+// Stop deletes the Deployments that the owners of a revision control, and returns the ones that exist or have pods. For pods it waits until the
+// limit after the beginning of the removal. No event reports the end of a pod.
+func (r *Remover) Stop(ctx context.Context, rev engine.Revision, began time.Time) (running []string, err error) {
+	var ended []*unstructured.Unstructured
+	for _, phase := range rev.Phases {
+		for _, obj := range phase.Objects {
+			if object.GroupKind(obj) != object.Deployment {
+				continue
+			}
+			actual, err := r.cached(ctx, obj)
+			switch {
+			case err != nil:
+				return nil, err
+			case actual == nil:
+				ended = append(ended, obj)
+			case r.Engine.Owners.Controls(phase.Owner, actual):
+				running = append(running, object.Describe(obj))
+				if err := r.delete(ctx, actual); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	if time.Since(began) > stopLimit {
+		return running, nil
+	}
+	withPods, err := r.withPods(ctx, ended)
+	return append(running, withPods...), err
+}
+
+// cached returns an object from the cache; nil if it does not exist.
+func (r *Remover) cached(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	actual := &unstructured.Unstructured{}
+	actual.SetGroupVersionKind(obj.GroupVersionKind())
+	err := r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(obj), actual)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
+	}
+	return actual, nil
+}
+
+// delete deletes an object of the cache, unless it is being deleted or was changed: a newer version can have adopted it.
+func (r *Remover) delete(ctx context.Context, obj *unstructured.Unstructured) error {
+	if obj.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	err := r.Writer.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting %s: %w", object.Describe(obj), err)
+	}
+	return nil
+}
+
+// withPods returns the Deployments, none of which exists, that have pods.
+func (r *Remover) withPods(ctx context.Context, deployments []*unstructured.Unstructured) (found []string, err error) {
+	namespaces := map[string]*corev1.PodList{}
+	for _, deployment := range deployments {
+		in := namespaces[deployment.GetNamespace()]
+		if in == nil {
+			in = &corev1.PodList{}
+			namespaces[deployment.GetNamespace()] = in
+			if err := r.Live.List(ctx, in, client.InNamespace(deployment.GetNamespace())); err != nil && !apierrors.IsForbidden(err) {
+				return nil, fmt.Errorf("listing the pods in namespace %s: %w", deployment.GetNamespace(), err)
+			}
+		}
+		selector, err := selectorOf(deployment)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(in.Items, func(pod corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }) {
+			found = append(found, "the pods of "+object.Describe(deployment))
+		}
+	}
+	return found, nil
+}
+
+// selectorOf returns the selector of the pods of a Deployment.
+func selectorOf(deployment *unstructured.Unstructured) (labels.Selector, error) {
+	selector := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.MapAt(deployment.Object, "spec", "selector"), selector); err != nil {
+		return nil, fmt.Errorf("reading the selector of %s: %w", object.Describe(deployment), err)
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
