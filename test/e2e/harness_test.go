@@ -178,6 +178,8 @@ func (h *harness) uninstall() {
 func (h *harness) removeUnknown() {
 	h.Helper()
 	for _, object := range h.installed() {
+		object.SetLabels(nil) // an admission policy keeps the CRDs with the installer's label
+		h.must(client.IgnoreNotFound(h.Update(context.Background(), object)))
 		h.must(client.IgnoreNotFound(h.Delete(context.Background(), object)))
 	}
 }
