@@ -153,6 +153,7 @@ func (c *cycle) endElection() {
 	c.election = nil
 	c.crash()
 	<-c.process().Exited
+	c.dropLease() // the new process has no --leader-elect, and does not start while another one holds the lease
 	c.ensureRunning()
 	c.eventually("the program is ready", func() error { return answers(c.process().Health + "/readyz") })
 }
