@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -182,39 +181,15 @@ func TestHold_CrashAtEveryWrite(t *testing.T) {
 	h.settled("4.22.0-1")
 	check, crashes := h.instances(name(1), 3), 0
 	for i := 1; ; i++ {
-		var writes, crashed atomic.Int64
-		end, ended := make(chan struct{}), int64(i+1)/2
-		h.onRequest.Store(new(func(request *http.Request) *http.Response {
-			if crashed.Load() == 0 && (!ofSwitch(request) || writes.Add(1) != ended) {
-				return nil
-			}
-			if crashed.Add(1) == 1 {
-				close(end)
-				if i%2 == 0 { // the write is made, and its answer lost
-					return nil
-				}
-			}
-			return &http.Response{StatusCode: http.StatusServiceUnavailable, Status: "503 the process has ended", Body: http.NoBody, Request: request, Header: http.Header{}}
-		}))
-		release(i)
-		version := fmt.Sprint("4.22.0-", i+1)
-		select {
-		case <-end:
-			h.stop()
-			h.onRequest.Store(nil)
-			h.start("4.22.0")
-			crashes++
-		case <-h.isSettled(version):
-			h.onRequest.Store(nil)
-		}
-		h.settled(version)
+		crashed := h.crash(i, ofSwitch, func() { release(i) }, fmt.Sprint("4.22.0-", i+1))
 		if stored := h.storedVersions(); !slices.Equal(stored, []string{name(i), name(i + 1)}) || h.admits() != name(i+1) {
 			t.Errorf("crash %d: stored versions are %v, the webhook admits %s", i, stored, h.admits())
 		}
 		check(name(i + 1))
-		if crashed.Load() == 0 { // fewer writes than that
+		if !crashed { // fewer writes than that
 			break
 		}
+		crashes++
 	}
 	if crashes < 8 {
 		t.Errorf("the process ended %d times, want at least before and after each of 4 writes", crashes)

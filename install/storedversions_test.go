@@ -9,9 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,42 +133,18 @@ func TestStoredVersions_CrashAtEveryWrite(t *testing.T) {
 	check, number, migrations := h.instances(name(1), 3), 1, 0
 	for i := 1; ; i++ {
 		h.release(core(), aws(versioned(name(i), name(i+1))))
-		number++
-		h.settled(fmt.Sprint("4.22.0-", number))
-
-		var writes, crashed atomic.Int64
-		end, ended := make(chan struct{}), int64(i+1)/2
-		h.onRequest.Store(new(func(request *http.Request) *http.Response {
-			if crashed.Load() == 0 && (!ofMigration(request) || writes.Add(1) != ended) {
-				return nil
-			}
-			if crashed.Add(1) == 1 {
-				close(end)
-				if i%2 == 0 { // the write is made, and its answer lost
-					return nil
-				}
-			}
-			return &http.Response{StatusCode: http.StatusServiceUnavailable, Status: "503 the process has ended", Body: http.NoBody, Request: request, Header: http.Header{}}
-		}))
-		h.release(core(), aws(versioned(name(i+1))))
-		number++
-		select {
-		case <-end:
-			h.stop()
-			h.onRequest.Store(nil)
-			h.start("4.22.0")
-			migrations++
-		case <-h.isSettled(fmt.Sprint("4.22.0-", number)):
-			h.onRequest.Store(nil)
-		}
-		h.settled(fmt.Sprint("4.22.0-", number))
+		h.settled(fmt.Sprint("4.22.0-", number+1))
+		number += 2
+		migrate := func() { h.release(core(), aws(versioned(name(i+1)))) }
+		crashed := h.crash(i, ofMigration, migrate, fmt.Sprint("4.22.0-", number))
 		if stored := h.storedVersions(); !slices.Equal(stored, []string{name(i + 1)}) {
 			t.Errorf("crash %d: stored versions are %v", i, stored)
 		}
 		check(name(i + 1))
-		if crashed.Load() == 0 { // fewer writes than that
+		if !crashed { // fewer writes than that
 			break
 		}
+		migrations++
 	}
 	if migrations < 8 {
 		t.Errorf("the process ended %d times, want at least before and after each of 4 writes", migrations)
@@ -182,20 +156,4 @@ func ofMigration(request *http.Request) bool {
 	of := request.URL.Path
 	return request.Method == http.MethodPatch && !request.URL.Query().Has("dryRun") &&
 		(strings.Contains(of, "/machines/") || strings.HasSuffix(of, machines+"/status"))
-}
-
-// isSettled closes the channel when a version is installed.
-func (h *harness) isSettled(version string) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for h.Unsettled(context.Background(), version) != nil {
-			select {
-			case <-h.Context().Done():
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}()
-	return done
 }

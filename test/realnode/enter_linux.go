@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // These environment variables are set in the namespaces.
@@ -57,6 +59,18 @@ func Enter(prepare func(ctx context.Context, dir string) error) (string, error) 
 	}
 	os.Exit(code)
 	return "", nil
+}
+
+// RunTests runs the tests of a package in namespaces of their own, and stores the folder of the run before.
+func RunTests(tests interface{ Run() int }, folder *string, prepare func(ctx context.Context, dir string) error) {
+	dir, err := Enter(prepare)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "the run cannot start:\n%v\n", err)
+		os.Exit(1)
+	}
+	*folder = dir
+	log.SetLogger(logr.Discard())
+	os.Exit(tests.Run())
 }
 
 // runOutside prepares the run, waits for the end of the namespaces and removes the cgroups and the folder.

@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/capi-installer/capi-installer/test/realnode"
 	"github.com/capi-installer/capi-installer/test/realnode/journey"
 )
@@ -22,14 +19,7 @@ import (
 var runFolder string
 
 func TestMain(m *testing.M) {
-	dir, err := realnode.Enter(func(ctx context.Context, dir string) error { return journey.PrepareCoreUpgrade(ctx, dir, os.Stderr) })
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "the upgrade cannot start:\n%v\n", err)
-		os.Exit(1)
-	}
-	runFolder = dir
-	log.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	realnode.RunTests(m, &runFolder, func(ctx context.Context, dir string) error { return journey.PrepareCoreUpgrade(ctx, dir, os.Stderr) })
 }
 
 // TestCoreUpgrade_Availability prints a row of docs/performance.md for each release. A release that cannot be installed, or replaced, fails it; failed

@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/capi-installer/capi-installer/test/realnode"
 )
 
@@ -21,14 +18,7 @@ import (
 var runFolder string
 
 func TestMain(m *testing.M) {
-	dir, err := realnode.Enter(func(ctx context.Context, dir string) error { return Prepare(ctx, dir, os.Stderr) })
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "the journey cannot start:\n%v\n", err)
-		os.Exit(1)
-	}
-	runFolder = dir
-	log.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	realnode.RunTests(m, &runFolder, func(ctx context.Context, dir string) error { return Prepare(ctx, dir, os.Stderr) })
 }
 
 // TestJourney runs all steps; if the environment variable JOURNEY_SHORT is set, without the long ones. A step needs the result of the steps before it.
