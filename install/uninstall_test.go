@@ -199,8 +199,7 @@ func TestUninstall_CascadeOrphan(t *testing.T) {
 	h.eventually("all objects are removed", h.remaining)
 }
 
-// No object of any provider is removed while one of their managers runs: a manager that runs without the webhooks of another provider
-// can replace Machines.
+// No object of any provider is removed while one of their managers runs.
 func TestUninstall_StopsAllManagersFirst(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(shared...), aws(configMap("last", "")))

@@ -20,8 +20,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// The managers of all providers end before anything else is removed. They work on each other's objects: a manager of the control plane compares
-// templates, and one that runs while the webhooks of another provider are gone sees objects without their defaults and can replace Machines.
+// The managers of all providers end before anything else is removed. They work on each other's objects: one that runs while the webhooks of
+// another provider are gone, or the conversion of its CRDs has ended, reads and writes objects without their defaults or their conversion.
 
 // stopLimit is how long a removal waits for the end of pods: those of a node that is gone never end.
 const stopLimit = 2 * time.Minute
