@@ -23,7 +23,7 @@ import (
 // The managers of all providers end before anything else is removed. They work on each other's objects: one that runs while the webhooks of
 // another provider are gone, or the conversion of its CRDs has ended, reads and writes objects without their defaults or their conversion.
 
-// stopLimit is how long a removal waits for the end of pods: those of a node that is gone never end.
+// stopLimit is how long a removal waits for the end of pods: pods of a node that is gone never end.
 const stopLimit = 2 * time.Minute
 
 // Stop deletes the Deployments that the owners of a revision control, and returns the ones that exist or have pods. For pods it waits until the

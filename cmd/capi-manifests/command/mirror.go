@@ -204,7 +204,7 @@ func (f *mirrorFlags) list(cmd *cobra.Command) (images []name.Digest, err error)
 	return images, cli.WrongUsage(errs...)
 }
 
-// inManifests returns the images by digest in the manifests of the providers, such as those of sidecars. A cluster accepts no others.
+// inManifests returns the images by digest in the manifests of the providers, such as images of sidecars. A cluster accepts no others.
 func inManifests(cmd *cobra.Command, images imagesjson.Images) (references []string, err error) {
 	results, err := release.Source{}.Pull(cmd.Context(), images, cmd.ErrOrStderr())
 	if err != nil {
