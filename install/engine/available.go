@@ -37,7 +37,7 @@ func (e *Engine) availableInCache(ctx context.Context, phase revision.Phase) boo
 		if object.GroupKind(obj) == probe.CompatibilityRequirement { // a check; no provider needs it to run
 			continue
 		}
-		switch actual, err := referenceTo(obj).Read(ctx, e.Reader); {
+		switch actual, err := ReferenceTo(obj).Read(ctx, e.Reader); {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			return false
 		case err == nil && probe.Available().Probe(actual).Status != types.ProbeStatusTrue:

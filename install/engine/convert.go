@@ -74,7 +74,7 @@ func (o Owners) phaseOf(result machinery.PhaseResult) Phase {
 func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 	actual := result.Object()
 	out := Object{
-		Reference: referenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
+		Reference: ReferenceTo(actual), UID: actual.GetUID(), Version: actual.GetResourceVersion(),
 		Action: Action(result.Action()), Ready: result.IsComplete(), Adoptable: v1alpha1.AllowsAdoption(actual.GetAnnotations()),
 		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOn(actual), Referenced: len(actual.GetOwnerReferences()) > 0,
 		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,

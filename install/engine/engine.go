@@ -127,7 +127,7 @@ func (e *Engine) Controlled(ctx context.Context, rev Revision, reader client.Rea
 
 // controlsIn reports whether an owner controls the object that a reader has.
 func (o Owners) controlsIn(ctx context.Context, owner string, obj *unstructured.Unstructured, reader client.Reader) (bool, error) {
-	actual, err := referenceTo(obj).Read(ctx, reader)
+	actual, err := ReferenceTo(obj).Read(ctx, reader)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
 	}

@@ -168,7 +168,7 @@ func TestObjectOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	requirement := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": probe.Compatible, "status": "False"}}}}}
-	ref := referenceTo(stored)
+	ref := ReferenceTo(stored)
 	probes := func(progress, available types.ProbeResult) types.ProbeResultContainer {
 		return types.ProbeResultContainer{boxcutter.ProgressProbeType: progress, availableProbe: available}
 	}

@@ -52,7 +52,7 @@ type heldObject struct {
 // of returns the objects of a phase as they are applied now, and those that wait. It may change its argument.
 func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstructured.Unstructured) (applied []client.Object, held []heldObject, err error) {
 	for i, obj := range desired {
-		one := heldObject{Reference: referenceTo(obj)}
+		one := heldObject{Reference: ReferenceTo(obj)}
 		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.adopt.Has(one.Identity); {
 		case !h.active:
 		case object.IsCRD(obj):
@@ -83,7 +83,7 @@ func (h holder) keepStorage(ctx context.Context, desired *unstructured.Unstructu
 		return "", err
 	}
 	// A cache that does not show the switch yet would revert it.
-	actual, err = orNil(referenceTo(desired).Read(ctx, h.live))
+	actual, err = orNil(ReferenceTo(desired).Read(ctx, h.live))
 	if err != nil || actual == nil || !differs(desired, actual) {
 		return "", err
 	}
@@ -156,9 +156,9 @@ func (h holder) matches(configuration *unstructured.Unstructured) (bool, error) 
 
 // existing returns the object in the cluster; nil if there is none. The cache has no object that is about to be adopted.
 func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
-	actual, err := orNil(referenceTo(obj).Read(ctx, h.reader))
+	actual, err := orNil(ReferenceTo(obj).Read(ctx, h.reader))
 	if err == nil && actual == nil && adopted {
-		actual, err = orNil(referenceTo(obj).Read(ctx, h.live))
+		actual, err = orNil(ReferenceTo(obj).Read(ctx, h.live))
 	}
 	return actual, err
 }

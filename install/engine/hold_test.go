@@ -174,15 +174,15 @@ func TestPartsOf(t *testing.T) {
 // An object that waits is named in its phase. A phase with an omitted object is not complete, but its other objects count.
 func TestWithHeld(t *testing.T) {
 	crd, hooks := machinesCRD("v1!"), webhooksFor("x.io", "v1")
-	phases := []Phase{{Name: "core", Complete: true, Objects: []Object{{Reference: referenceTo(crd), Ready: true, Available: true}}}}
+	phases := []Phase{{Name: "core", Complete: true, Objects: []Object{{Reference: ReferenceTo(crd), Ready: true, Available: true}}}}
 	for _, test := range []struct {
 		held                     []heldObject
 		complete, ready, holding bool
 		objects                  string
 	}{
 		{nil, true, true, false, "[true ]"},
-		{[]heldObject{{Reference: referenceTo(crd), waits: "stores v1"}}, true, true, true, "[true stores v1]"},
-		{[]heldObject{{Reference: referenceTo(hooks), waits: "later", omitted: true}}, false, true, true, "[true  false later]"},
+		{[]heldObject{{Reference: ReferenceTo(crd), waits: "stores v1"}}, true, true, true, "[true stores v1]"},
+		{[]heldObject{{Reference: ReferenceTo(hooks), waits: "later", omitted: true}}, false, true, true, "[true  false later]"},
 	} {
 		given := []Phase{phases[0]}
 		given[0].Objects = append([]Object(nil), phases[0].Objects...)

@@ -35,7 +35,7 @@ func ignore(ctx context.Context, reader client.Reader, policy []v1alpha1.Ignored
 	if fields == nil {
 		return desired, nil
 	}
-	actual, err := referenceTo(desired).Read(ctx, reader)
+	actual, err := ReferenceTo(desired).Read(ctx, reader)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return desired, nil // it is created with the values of the manifest
 	}

@@ -20,7 +20,7 @@ func pausing(ctx context.Context, reader client.Reader, phase revision.Phase, ho
 	absent := sets.New[object.Identity]()
 	for _, obj := range phase.Objects {
 		if id := object.IdentityOf(obj); how.Reserved.Has(id) {
-			actual, err := referenceTo(obj).Read(ctx, reader)
+			actual, err := ReferenceTo(obj).Read(ctx, reader)
 			if apierrors.IsNotFound(err) || err == nil && actual.GetDeletionTimestamp() != nil {
 				absent.Insert(id)
 			}

@@ -122,7 +122,7 @@ func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// referenceTo returns the reference to an object.
-func referenceTo(obj client.Object) Reference {
+// ReferenceTo returns the reference to an object.
+func ReferenceTo(obj client.Object) Reference {
 	return Reference{Identity: object.IdentityOf(obj), APIVersion: obj.GetObjectKind().GroupVersionKind().Version}
 }

@@ -35,12 +35,12 @@ func (r *Remover) Stop(ctx context.Context, rev engine.Revision, began time.Time
 			if object.GroupKind(obj) != object.Deployment {
 				continue
 			}
-			actual, err := r.cached(ctx, obj)
+			actual, err := engine.ReferenceTo(obj).Read(ctx, r.Engine.Reader)
 			switch {
-			case err != nil:
-				return nil, err
-			case actual == nil:
+			case apierrors.IsNotFound(err):
 				ended = append(ended, obj)
+			case err != nil:
+				return nil, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
 			case r.Engine.Owners.Controls(phase.Owner, actual):
 				running = append(running, object.Describe(obj))
 				if err := r.delete(ctx, actual); err != nil {
@@ -54,20 +54,6 @@ func (r *Remover) Stop(ctx context.Context, rev engine.Revision, began time.Time
 	}
 	withPods, err := r.withPods(ctx, ended)
 	return append(running, withPods...), err
-}
-
-// cached returns an object from the cache; nil if it does not exist.
-func (r *Remover) cached(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	actual := &unstructured.Unstructured{}
-	actual.SetGroupVersionKind(obj.GroupVersionKind())
-	err := r.Engine.Reader.Get(ctx, client.ObjectKeyFromObject(obj), actual)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
-	}
-	return actual, nil
 }
 
 // delete deletes an object of the cache, unless it is being deleted or was changed: a newer version can have adopted it.
