@@ -4,7 +4,10 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/setting"
 )
 
 // creator creates the ClusterAPI object at the first start in a cluster without
@@ -29,10 +33,16 @@ import (
 type creator struct {
 	client client.Client
 	live   client.Reader
+	// settings is the path of a file with a ClusterAPI object or its spec; it may be missing. Only the first start reads it: later, the
+	// object is the user's.
+	settings string
 }
 
 // recordName is the name of the ConfigMap in the operator's namespace.
 const recordName = "capi-installer-first-start"
+
+// settingsFile is the file next to images.json that has the settings of the first start.
+const settingsFile = "clusterapi.yaml"
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (c *creator) NeedLeaderElection() bool { return true }
@@ -56,18 +66,35 @@ func (c *creator) Start(ctx context.Context) error {
 			return wrapped(err, "deleting", record)
 		}
 	}
-	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
-	switch err := c.client.Create(ctx, cluster); {
-	case err == nil:
-		log.FromContext(ctx).Info("Created ClusterAPI at the first start", "name", cluster.Name)
-	case !apierrors.IsAlreadyExists(err):
-		return wrapped(err, "creating", cluster)
+	if err := c.create(ctx); err != nil {
+		return err
 	}
 	record = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: record.Namespace, Name: record.Name, OwnerReferences: owners},
 		Data:       map[string]string{"clusterapi": v1alpha1.ClusterAPIName},
 	}
 	return wrapped(client.IgnoreAlreadyExists(c.client.Create(ctx, record)), "creating", record)
+}
+
+// create creates the ClusterAPI object with the settings of the first start, unless it exists.
+func (c *creator) create(ctx context.Context) error {
+	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
+	err := c.live.Get(ctx, client.ObjectKeyFromObject(cluster), &v1alpha1.ClusterAPI{})
+	if !apierrors.IsNotFound(err) {
+		return wrapped(err, "reading", cluster)
+	}
+	content, err := os.ReadFile(c.settings)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the settings of the first start: %w", err)
+	}
+	if cluster.Spec, err = setting.ParseSpec(content); err != nil {
+		return fmt.Errorf("reading the settings of the first start in %s: %w", c.settings, err)
+	}
+	err = c.client.Create(ctx, cluster)
+	if err == nil {
+		log.FromContext(ctx).Info("Created ClusterAPI at the first start", "name", cluster.Name, "settings", len(content) > 0)
+	}
+	return wrapped(client.IgnoreAlreadyExists(err), "creating", cluster)
 }
 
 // owners returns a reference to the service account of this process. There is none if it has another kind of user.

@@ -4,6 +4,9 @@ package install
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -71,7 +74,7 @@ func TestCreator_CreatesOnce(t *testing.T) {
 					return c.Get(ctx, key, o, options...)
 				},
 			})
-			if err := (&creator{client: api, live: api}).Start(t.Context()); (err != nil) != test.failed {
+			if err := (&creator{client: api, live: api, settings: filepath.Join(t.TempDir(), "missing.yaml")}).Start(t.Context()); (err != nil) != test.failed {
 				t.Fatalf("error is %v, want one: %t", err, test.failed)
 			}
 			test.failedRead = false
@@ -84,6 +87,63 @@ func TestCreator_CreatesOnce(t *testing.T) {
 			}
 			if owners := record.OwnerReferences; (test.owner != "") != (len(owners) == 1) || len(owners) == 1 && owners[0].UID != test.owner {
 				t.Errorf("owners of the record: %v, want %q", owners, test.owner)
+			}
+		})
+	}
+}
+
+// The file with the settings is for the first start only. A mistake in it stops the first start before anything is written, and no later one.
+func TestCreator_InitialSettings(t *testing.T) {
+	existing := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}, Spec: v1alpha1.ClusterAPISpec{InstallerMode: v1alpha1.Managed}}
+	for name, test := range map[string]struct {
+		content, failure string
+		existing         client.Object
+		want             v1alpha1.InstallerMode
+	}{
+		"a spec":                        {content: "installerMode: Paused", want: v1alpha1.Paused},
+		"an object":                     {content: "{apiVersion: capi-operator.openshift.io/v1alpha1, kind: ClusterAPI, metadata: {name: cluster}, spec: {installerMode: Paused}}", want: v1alpha1.Paused},
+		"nothing":                       {},
+		"an unknown field":              {content: "installerMod: Paused", failure: `clusterapi.yaml: .*unknown field "installerMod"`},
+		"another kind":                  {content: "{apiVersion: v1, kind: ConfigMap, metadata: {name: cluster}}", failure: "invalid kind v1 ConfigMap: want capi-operator.openshift.io/v1alpha1 ClusterAPI"},
+		"two documents":                 {content: "installerMode: Paused\n---\nkind: ConfigMap\n", failure: "line 3: further document: want one"},
+		"an object that exists":         {content: "installerMode: Paused", existing: existing, want: v1alpha1.Managed},
+		"a mistake, an existing object": {content: "installerMod: Paused", existing: existing, want: v1alpha1.Managed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme, err := Scheme()
+			if err != nil {
+				t.Fatal(err)
+			}
+			builder := fake.NewClientBuilder().WithScheme(scheme)
+			if test.existing != nil {
+				builder.WithObjects(test.existing.DeepCopyObject().(client.Object))
+			}
+			api := interceptor.NewClient(builder.Build(), interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if _, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+						return nil
+					}
+					return c.Create(ctx, o, options...)
+				},
+			})
+			file := filepath.Join(t.TempDir(), settingsFile)
+			if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err = (&creator{client: api, live: api, settings: file}).Start(t.Context())
+			if (err != nil) != (test.failure != "") || err != nil && !regexp.MustCompile(test.failure).MatchString(err.Error()) {
+				t.Fatalf("error %v, want %q", err, test.failure)
+			}
+			got := &v1alpha1.ClusterAPI{}
+			switch err := api.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, got); {
+			case test.failure != "":
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("the object after a failure: %v", err)
+				}
+			case err != nil:
+				t.Error(err)
+			case got.Spec.InstallerMode != test.want:
+				t.Errorf("installerMode %q, want %q", got.Spec.InstallerMode, test.want)
 			}
 		})
 	}

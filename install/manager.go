@@ -11,6 +11,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -95,7 +96,8 @@ type Options struct {
 	// ProgressTimeout is how long a rollout may make no progress before the
 	// operator is Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
-	// CreateClusterAPI creates the ClusterAPI object at the first start in the cluster.
+	// CreateClusterAPI creates the ClusterAPI object at the first start in the cluster, with the settings in the file clusterapi.yaml next to
+	// images.json if there is one.
 	CreateClusterAPI bool
 	// Namespaces are the namespaces of the installation.
 	Namespaces v1alpha1.Namespaces
@@ -161,7 +163,8 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	}
 	registerMetrics(mgr.GetClient())
 	if options.CreateClusterAPI {
-		return mgr.Add(&creator{client: mgr.GetClient(), live: mgr.GetAPIReader()})
+		settings := filepath.Join(filepath.Dir(options.ImagesJSON), settingsFile)
+		return mgr.Add(&creator{client: mgr.GetClient(), live: mgr.GetAPIReader(), settings: settings})
 	}
 	return nil
 }

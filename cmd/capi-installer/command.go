@@ -113,7 +113,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringArrayVar(&f.certsDirs, "certs-dir", transport.CertsDirs, "directory with certificates of registries, in one directory for each host; can be repeated")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
 	set.StringVar(&f.impersonate, "as", "", "user to impersonate; the admission policies in manifests/ admit only the installer's service account")
-	set.BoolVar(&f.createClusterAPI, "create-clusterapi", false, "create the ClusterAPI object at the first start in the cluster; a release creates it instead")
+	set.BoolVar(&f.createClusterAPI, "create-clusterapi", false, "create the ClusterAPI object at the first start in the cluster, with the settings in the file clusterapi.yaml next to images.json if there is one; a release of OpenShift creates it instead")
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics; 0 for none")
 	set.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for /metrics, reloaded on change; without them the certificate is self-signed")

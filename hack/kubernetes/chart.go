@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"path"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,8 +46,12 @@ func chart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	schema, err := valuesSchema(objects)
+	if err != nil {
+		return nil, err
+	}
 	return map[string][]byte{
-		chartDir + "Chart.yaml": chartFile, chartDir + "values.yaml": valuesFile, chartDir + "values.schema.json": schemaFile,
+		chartDir + "Chart.yaml": chartFile, chartDir + "values.yaml": valuesFile, chartDir + "values.schema.json": schema,
 		chartDir + "templates/NOTES.txt":           notesFile,
 		chartDir + "templates/capi-installer.yaml": expand(templates),
 	}, nil
@@ -67,6 +72,7 @@ func parametrize(o *unstructured.Unstructured) {
 			"release-version": "{{ .Values.releaseVersion }}",
 			"platform":        "{{ join \",\" .Values.platforms }}",
 			"images.json":     block("toPrettyJson .Values.images", 4),
+			"clusterapi.yaml": block("toYaml .Values.settings", 4),
 		}
 	case "Deployment":
 		pod := object.MapAt(object.PodTemplate(o), "spec")
@@ -92,8 +98,8 @@ func expand(templates []byte) []byte {
 	templates = blocks.ReplaceAllFunc(templates, func(line []byte) []byte {
 		m := blocks.FindSubmatch(line)
 		indent := bytes.TrimLeft(append(m[4], m[5]...), "0")
-		if string(m[2]) == "images.json" {
-			return []byte(string(m[1]) + "images.json: |-\n" + string(m[1]) + "  {{- " + string(m[3]) + " | nindent " + string(indent) + " }}")
+		if file := string(m[2]); path.Ext(file) != "" {
+			return []byte(string(m[1]) + file + ": |-\n" + string(m[1]) + "  {{- " + string(m[3]) + " | nindent " + string(indent) + " }}")
 		}
 		return []byte(string(m[1]) + string(m[2]) + ": {{- " + string(m[3]) + " | nindent " + string(indent) + " }}")
 	})

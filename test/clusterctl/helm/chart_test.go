@@ -4,18 +4,25 @@
 package helm_test
 
 import (
+	"bytes"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
+	release "helm.sh/helm/v4/pkg/release/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,12 +37,13 @@ const chartDir = "../../../deploy/helm/capi-installer"
 func values() map[string]any {
 	return map[string]any{
 		"image":                   "registry.example.com/capi-installer@sha256:" + strings.Repeat("a", 64),
-		"images":                  map[string]any{"core": "registry.example.com/core@sha256:" + strings.Repeat("b", 64)},
+		"images":                  map[string]any{"core": "127.0.0.1:9/core@sha256:" + strings.Repeat("b", 64)},
 		"platforms":               []any{"AWS", "Docker"},
 		"releaseVersion":          "1.2.3",
 		"providersNamespace":      "providers",
 		"moreProvidersNamespaces": []any{"capa-system", "capd-system"},
 		"extraArgs":               []any{"--lifecycle-hooks-limit=5m"},
+		"settings":                map[string]any{"installerMode": "Paused", "components": []any{map[string]any{"name": "cluster-api", "featureGates": []any{map[string]any{"name": "ClusterTopology", "enabled": true}}}}},
 	}
 }
 
@@ -50,6 +58,22 @@ func TestChart_Lint(t *testing.T) {
 	}
 	if result.TotalChartsLinted != 1 {
 		t.Errorf("%d charts", result.TotalChartsLinted)
+	}
+}
+
+func TestChart_RejectsInvalidSettings(t *testing.T) {
+	for name, settings := range map[string]map[string]any{
+		"an unknown field":           {"installerMod": "Paused"},
+		"an unknown value":           {"installerMode": "paused"},
+		"a nested field":             {"components": []any{map[string]any{"name": "a", "replicas": 2}}},
+		"a component without a name": {"components": []any{map[string]any{}}},
+	} {
+		invalid := values()
+		invalid["settings"] = settings
+		lint := action.NewLint()
+		if errs := lint.Run([]string{chartDir}, invalid).Errors; len(errs) == 0 || !strings.Contains(errs[0].Error(), "/settings") {
+			t.Errorf("%s: %v", name, errs)
+		}
 	}
 }
 
@@ -86,26 +110,107 @@ func TestChart_InstallUpgradeUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, admin, "1.2.3")
+	created := firstStart(t, cluster, admin)
+	if got := created.Object["spec"].(map[string]any); got["installerMode"] != "Paused" || len(got["components"].([]any)) != 1 {
+		t.Errorf("the first start created the spec %v", got)
+	}
 
 	later := values()
-	later["releaseVersion"] = "1.3.0"
+	later["releaseVersion"], later["settings"] = "1.3.0", map[string]any{"installerMode": "Managed"}
 	upgrade := action.NewUpgrade(configuration)
 	upgrade.Namespace, upgrade.WaitStrategy = "installer", kube.HookOnlyStrategy
-	if _, err := upgrade.Run("capi-installer", chart, later); err != nil {
-		t.Fatal(err)
+	for _, warned := range []bool{true, false} { // the second one has no other settings
+		upgraded, err := upgrade.Run("capi-installer", chart, later)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := upgraded.(*release.Release).Info.Notes; strings.Contains(notes, "WARNING: The value settings has changed") != warned {
+			t.Errorf("notes, want a warning: %t\n%s", warned, notes)
+		}
 	}
 	check(t, admin, "1.3.0")
+	unchanged(t, admin, created, "the upgrade")
 
 	uninstall := action.NewUninstall(configuration)
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
 	if _, err := uninstall.Run("capi-installer"); err != nil {
 		t.Fatal(err)
 	}
+	unchanged(t, admin, created, "the uninstallation")
 	if err := admin.Get(t.Context(), client.ObjectKey{Name: "providers"}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the namespace of the providers after the uninstallation: %v", err)
 	}
 	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: "capi-installer"}, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment after the uninstallation: %v", err)
+	}
+}
+
+// firstStart runs the program as the Deployment describes until it has created the ClusterAPI object, and returns the object.
+func firstStart(t *testing.T, cluster *controlplane.Cluster, admin client.Client) *unstructured.Unstructured {
+	t.Helper()
+	deployment, mounted := &appsv1.Deployment{}, &corev1.ConfigMap{}
+	for name, o := range map[string]client.Object{"capi-installer": deployment, "cluster-api-installer-images": mounted} {
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	for name, content := range mounted.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(t.TempDir(), "capi-installer")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags=containers_image_openpgp", "-o", program, "./cmd/capi-installer")
+	build.Dir = "../../.."
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	kubeconfig, err := cluster.ServiceAccount(t.Context(), "installer", deployment.Spec.Template.Spec.ServiceAccountName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := []string{"--kubeconfig=" + kubeconfig, "--platform=AWS,Docker", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
+	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
+		arguments = append(arguments, strings.NewReplacer("/etc/capi-installer/", dir+"/", "/var/cache/capi-installer", t.TempDir()).Replace(argument))
+	}
+	var log bytes.Buffer
+	installer := exec.Command(program, arguments...)
+	installer.Stderr, installer.Env = &log, []string{"HOME=" + t.TempDir()}
+	if err := installer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	created, failure := clusterAPI(), error(nil)
+	for range 600 {
+		if failure = admin.Get(t.Context(), client.ObjectKeyFromObject(created), created); failure == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	_ = installer.Process.Kill()
+	_ = installer.Wait()
+	if failure != nil {
+		t.Fatalf("%v\n%s", failure, log.String())
+	}
+	return created
+}
+
+func clusterAPI() *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("capi-operator.openshift.io/v1alpha1")
+	o.SetKind("ClusterAPI")
+	o.SetName("cluster")
+	return o
+}
+
+// unchanged checks that Helm has not replaced, changed or deleted the ClusterAPI object: its deletion uninstalls the providers.
+func unchanged(t *testing.T, admin client.Client, created *unstructured.Unstructured, after string) {
+	t.Helper()
+	now := clusterAPI()
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+		t.Errorf("the ClusterAPI object after %s: %v", after, err)
+	} else if now.GetUID() != created.GetUID() || now.GetGeneration() != created.GetGeneration() || now.GetDeletionTimestamp() != nil {
+		t.Errorf("the ClusterAPI object after %s has UID %s, generation %d and deletion %v; before %s and %d", after, now.GetUID(), now.GetGeneration(), now.GetDeletionTimestamp(), created.GetUID(), created.GetGeneration())
 	}
 }
 
@@ -139,7 +244,7 @@ func check(t *testing.T, admin client.Client, release string) {
 			}
 		}
 	}
-	if images.Data["release-version"] != release || images.Data["platform"] != "AWS,Docker" || !strings.Contains(images.Data["images.json"], `"core": "registry.example.com/core@sha256:bbb`) {
+	if images.Data["release-version"] != release || images.Data["platform"] != "AWS,Docker" || !strings.Contains(images.Data["images.json"], `"core": "127.0.0.1:9/core@sha256:bbb`) {
 		t.Errorf("images: %v", images.Data)
 	}
 }

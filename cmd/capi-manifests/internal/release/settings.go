@@ -63,7 +63,7 @@ func parseSettings(content []byte) (settings Settings, err error) {
 			return Settings{}, fmt.Errorf("line %d: the file has another document with settings in line %d; further documents can be ConfigMaps with additional objects", document.Line, first)
 		}
 		first = document.Line
-		spec, err := parseSpec(document.Text)
+		spec, err := setting.ParseSpec(document.Text)
 		if err != nil {
 			return Settings{}, fmt.Errorf("want a ClusterAPI object or its spec: %w", err)
 		}
@@ -76,20 +76,6 @@ func parseSettings(content []byte) (settings Settings, err error) {
 		}
 	}
 	return settings, nil
-}
-
-// parseSpec returns the spec of a ClusterAPI object, of a patch for one, or a document that is the spec itself.
-func parseSpec(document []byte) (spec v1alpha1.ClusterAPISpec, err error) {
-	var keys map[string]any
-	if err := yaml.Unmarshal(document, &keys); err != nil {
-		return spec, err
-	}
-	if keys["kind"] == nil && keys["spec"] == nil {
-		return spec, yaml.UnmarshalStrict(document, &spec)
-	}
-	var cluster v1alpha1.ClusterAPI
-	err = yaml.UnmarshalStrict(document, &cluster)
-	return cluster.Spec, err
 }
 
 // CheckSettings returns an error for each setting in a file that does not apply to its bundle. Settings of other components are ignored,
