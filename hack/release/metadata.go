@@ -6,56 +6,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"text/template"
-
-	cyclonedx "github.com/CycloneDX/cyclonedx-go"
-
-	modules "github.com/capi-installer/capi-installer/internal/buildinfo"
 )
-
-// writeBillsOfMaterials writes the modules of each program (CycloneDX).
-func (b build) writeBillsOfMaterials(ctx context.Context) error {
-	for _, name := range []string{"capi-manifests", "capi-installer"} {
-		program, err := b.program(ctx, name, platform{"linux", "amd64"})
-		if err != nil {
-			return err
-		}
-		info, err := buildinfo.ReadFile(program)
-		if err != nil {
-			return err
-		}
-		bom := cyclonedx.NewBOM()
-		bom.Metadata = &cyclonedx.Metadata{
-			Timestamp: b.created.Format(timeFormat),
-			Component: &cyclonedx.Component{BOMRef: name, Type: cyclonedx.ComponentTypeApplication, Name: name, Version: b.version, PackageURL: purl(info.Main.Path, b.version)},
-		}
-		components := []cyclonedx.Component{{BOMRef: "std", Type: cyclonedx.ComponentTypeLibrary, Name: "std", Version: info.GoVersion, PackageURL: purl("std", strings.TrimPrefix(info.GoVersion, "go"))}}
-		for _, module := range modules.Modules(info) {
-			reference := purl(module.Path, module.Version)
-			components = append(components, cyclonedx.Component{BOMRef: reference, Type: cyclonedx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: reference})
-		}
-		bom.Components = &components
-		var out bytes.Buffer
-		if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
-			return err
-		}
-		if err := b.write(name+".cdx.json", out.Bytes()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// purl returns the package URL of a module.
-func purl(module, version string) string { return "pkg:golang/" + module + "@" + version }
 
 // writeKrew writes the manifest of the kubectl plugin from the template in hack/ci.
 func (b build) writeKrew() error {
@@ -98,8 +58,12 @@ func (b build) writeNotes() error {
 	if notes == "" {
 		return fmt.Errorf("CHANGELOG.md has no section about %s", b.version)
 	}
+	notes = relativeLink.ReplaceAllString(notes, "]("+source+"/blob/"+b.version+"/$1)")
 	return b.write("release-notes.md", []byte("# "+b.version+"\n\n"+notes+"\n"))
 }
+
+// relativeLink matches a link to a file of the repository. The notes are read elsewhere.
+var relativeLink = regexp.MustCompile(`\]\(([A-Za-z][^):]*)\)`)
 
 // section returns the text of a section, without its heading.
 func section(text, heading string) string {

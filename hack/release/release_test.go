@@ -7,17 +7,20 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/opencontainers/go-digest"
@@ -68,10 +71,41 @@ func TestRelease_IsReproducible(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, first.output, "provenance.intoto.json")), &s); err != nil || len(s.Subject) < 8 {
 		t.Errorf("provenance of %d artifacts, %v", len(s.Subject), err)
 	}
-	for _, name := range []string{"capi-manifests.cdx.json", "capi-installer.cdx.json"} {
-		if bom := read(t, first.output, name); !strings.Contains(bom, "pkg:golang/k8s.io/api@") || !strings.Contains(bom, "pkg:golang/std@") {
-			t.Errorf("%s lacks modules", name)
+	checkBill(t, first, "capi-manifests.cdx.json", first.platforms)
+	checkBill(t, first, "capi-installer.cdx.json", []platform{{"linux", "amd64"}, {"linux", "arm64"}})
+}
+
+// checkBill compares a bill of materials with the modules of its program on all platforms. Each has a licence.
+func checkBill(t *testing.T, b build, name string, platforms []platform) {
+	t.Helper()
+	bom := cyclonedx.BOM{}
+	if err := cyclonedx.NewBOMDecoder(strings.NewReader(read(t, b.output, name)), cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]cyclonedx.Component{}
+	for _, component := range *bom.Components {
+		listed[component.Name] = component
+		if component.Licenses == nil || len(*component.Licenses) == 0 || component.Version == "" || component.PackageURL == "" {
+			t.Errorf("%s: %s %s %s lacks something, or a licence", name, component.Name, component.Version, component.PackageURL)
 		}
+	}
+	for _, p := range platforms {
+		program, err := b.program(t.Context(), strings.TrimSuffix(name, ".cdx.json"), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, module := range append(info.Deps, &debug.Module{Path: "std", Version: info.GoVersion}) {
+			if version := listed[module.Path].Version; version != module.Version && module.Replace == nil {
+				t.Errorf("%s: %s has version %q, and the program for %s %s", name, module.Path, version, p, module.Version)
+			}
+		}
+	}
+	if got, want := listed["pkg.package-operator.run/boxcutter"].PackageURL, "pkg:golang/github.com/capi-installer/capi-installer@v0.1.0#third_party/boxcutter"; name == "capi-installer.cdx.json" && got != want {
+		t.Errorf("%s: boxcutter is %s, want %s", name, got, want)
 	}
 }
 
@@ -331,6 +365,39 @@ func TestSection_OfTheVersion(t *testing.T) {
 	for heading, want := range map[string]string{"## [Unreleased]": "- new", "## [0.1.0]": "- old", "## [0.2.0]": ""} {
 		if got := section(text, heading); got != want {
 			t.Errorf("%s: %q, want %q", heading, got, want)
+		}
+	}
+}
+
+func TestNotes_LinksWorkElsewhere(t *testing.T) {
+	b := build{root: t.TempDir(), output: t.TempDir(), version: "v0.1.0"}
+	const text = "## [Unreleased]\n\n- [a](docs/a.md#b), [c](https://example.com/c)\n"
+	if err := os.WriteFile(filepath.Join(b.root, "CHANGELOG.md"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.writeNotes(); err != nil {
+		t.Fatal(err)
+	}
+	want := "# v0.1.0\n\n- [a](https://github.com/capi-installer/capi-installer/blob/v0.1.0/docs/a.md#b), [c](https://example.com/c)\n"
+	if diff := cmp.Diff(want, read(t, b.output, "release-notes.md")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A stand-in in third_party is not the module whose name it has: scanners would look up the wrong one.
+func TestComponent_Replacements(t *testing.T) {
+	for _, test := range []struct {
+		module  debug.Module
+		version string
+		purl    string
+	}{
+		{debug.Module{Path: "a", Version: "v1.0.0"}, "v1.0.0", "pkg:golang/a@v1.0.0"},
+		{debug.Module{Path: "std", Version: "go1.26.0"}, "go1.26.0", "pkg:golang/std@1.26.0"},
+		{debug.Module{Path: "b", Version: "v1.0.0", Replace: &debug.Module{Path: "c", Version: "v2.0.0", Sum: "h1:c"}}, "v2.0.0", "pkg:golang/c@v2.0.0"},
+		{debug.Module{Path: "d", Version: "v1.0.0", Replace: &debug.Module{Path: "./third_party/d", Version: "(devel)"}}, "v0.1.0", "pkg:golang/github.com/capi-installer/capi-installer@v0.1.0#third_party/d"},
+	} {
+		if got := (build{version: "v0.1.0"}).component(&test.module); got.Version != test.version || got.PackageURL != test.purl {
+			t.Errorf("%s: %s %s, want %s %s", test.module.Path, got.Version, got.PackageURL, test.version, test.purl)
 		}
 	}
 }
