@@ -106,7 +106,7 @@ func Assemble(of Parts) (*Engine, error) {
 	}
 	live := Reader{of.Live, of.Live, of.Namespaces}
 	objects := machinery.NewObjectEngine(
-		of.Scheme, recordingReader{of.Reader}, reservingWriter{of.Writer}, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
+		of.Scheme, recordingReader{of.Reader}, reservingWriter{of.Writer, of.Reader}, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,14 +42,41 @@ func withReserved(ctx context.Context, reserved sets.Set[object.Identity]) conte
 
 // reservingWriter does not create reserved objects. An object can be deleted after its phase began. Then the creation is a conflict, and the engine
 // applies the phase again, with the object paused.
-type reservingWriter struct{ client.Writer }
+type reservingWriter struct {
+	client.Writer
+	reader client.Reader
+}
 
 // Create creates an object.
 func (w reservingWriter) Create(ctx context.Context, obj client.Object, options ...client.CreateOption) error {
-	id := object.IdentityOf(obj)
-	reserved, _ := ctx.Value(reservedKey{}).(sets.Set[object.Identity])
-	if reserved.Has(id) && len((&client.CreateOptions{}).ApplyOptions(options).DryRun) == 0 {
-		return apierrors.NewConflict(schema.GroupResource{Group: id.Group, Resource: id.Kind}, obj.GetName(), errors.New("it was deleted for the next version"))
+	if reserves(ctx, obj) && len((&client.CreateOptions{}).ApplyOptions(options).DryRun) == 0 {
+		return deletedForTheNext(obj)
 	}
 	return w.Writer.Create(ctx, obj, options...)
+}
+
+// Patch patches an object. The API server creates an applied object that does not exist, unless the object has a UID.
+func (w reservingWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if patch.Type() == types.ApplyPatchType && obj.GetUID() == "" && reserves(ctx, obj) {
+		actual, err := ReferenceTo(obj).Read(ctx, w.reader)
+		if apierrors.IsNotFound(err) {
+			return deletedForTheNext(obj)
+		}
+		if err != nil {
+			return err
+		}
+		obj.SetUID(actual.GetUID())
+	}
+	return w.Writer.Patch(ctx, obj, patch, options...)
+}
+
+// reserves reports whether an object is reserved in an application.
+func reserves(ctx context.Context, obj client.Object) bool {
+	reserved, _ := ctx.Value(reservedKey{}).(sets.Set[object.Identity])
+	return reserved.Has(object.IdentityOf(obj))
+}
+
+func deletedForTheNext(obj client.Object) error {
+	id := object.IdentityOf(obj)
+	return apierrors.NewConflict(schema.GroupResource{Group: id.Group, Resource: id.Kind}, obj.GetName(), errors.New("it was deleted for the next version"))
 }

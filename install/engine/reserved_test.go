@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -10,8 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -53,6 +57,41 @@ func TestEngine_CreatesNoReservedObject(t *testing.T) {
 			}
 			if got := cluster.names(t); !slices.Equal(got, test.want) {
 				t.Errorf("%v exist, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A reserved object that was deleted after it was read is not created by a patch, also if the engine names no UID.
+func TestReservingWriter_AppliesNoAbsentObject(t *testing.T) {
+	existing := inNamespace("reserved")
+	existing.SetUID("uid")
+	absent := apierrors.NewNotFound(schema.GroupResource{}, "reserved")
+	for name, test := range map[string]struct {
+		reader   client.Reader
+		reserved bool
+		uid      types.UID // of the patch
+		rejected bool
+	}{
+		"exists":          {single{object: existing}, true, "uid", false},
+		"does not exist":  {single{err: absent}, true, "", true},
+		"cannot be read":  {single{err: errors.New("unavailable")}, true, "", true},
+		"is not reserved": {single{err: absent}, false, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, desired, patched := t.Context(), inNamespace("reserved"), []types.UID(nil)
+			if test.reserved {
+				ctx = withReserved(ctx, sets.New(object.IdentityOf(desired)))
+			}
+			inner := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					patched = append(patched, obj.GetUID())
+					return nil
+				},
+			})
+			err := reservingWriter{inner, test.reader}.Patch(ctx, desired, client.RawPatch(types.ApplyPatchType, nil))
+			if (err != nil) != test.rejected || !test.rejected && !slices.Equal(patched, []types.UID{test.uid}) || test.rejected && patched != nil {
+				t.Errorf("error %v, want one: %t; patched with UIDs %v, want %q", err, test.rejected, patched, test.uid)
 			}
 		})
 	}
