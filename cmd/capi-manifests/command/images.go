@@ -7,10 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -93,21 +90,7 @@ func (o *imagesOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.write(&content, images); err != nil {
 		return err
 	}
-	return replaceFile(o.outputFile, content.Bytes())
-}
-
-// replaceFile writes a file at once: readers see the old content or the new one.
-func replaceFile(name string, content []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
-	}
-	defer os.Remove(temp.Name()) // not found after the rename
-	_, err = temp.Write(content)
-	if err := errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
-	}
-	return os.Rename(temp.Name(), name)
+	return cli.ReplaceFile(o.outputFile, content.Bytes())
 }
 
 // write writes the images; as JSON they are images.json.
