@@ -39,7 +39,7 @@ ifdef REAL
 else
 	@echo "Building the programs and the demonstration; the first time takes some minutes."
 	@go build -v $(LDFLAGS) -o bin/ ./cmd/... ./test/demo $(CONTROLPLANE) 2>&1 | $(COUNT)
-	@bin/controlplane build
+	@bin/controlplane build >/dev/null
 	@bin/demo $(if $(KEEP),--keep)
 endif
 

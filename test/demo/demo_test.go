@@ -33,7 +33,7 @@ func TestDemo(t *testing.T) {
 		"added " + addedObject, "removed " + removedObject, "changed " + changedObject, "untouched 84 objects",
 		"objects installed 86", "AT REST Version 4.22.1-2 is installed.", "VERSION STARTED DURATION RESULT", "docs/try-a-change.md",
 		"reverted after", "InstallerDegraded is True because of ObjectsRefused", "field is immutable", "all 86 objects are unchanged",
-		"retained CRD " + instanceCRD + " (it has instances, such as " + instance + ")", "of 86 objects one remains: CustomResourceDefinition /" + instanceCRD,
+		"retained CRD " + instanceCRD + " (it has instances, such as " + instance + ")", "of 86 objects one remains: CustomResourceDefinition " + instanceCRD,
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(shown.String()), " "), want) {
 			t.Errorf("the output does not contain %q:\n%s", want, &shown)

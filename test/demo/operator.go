@@ -70,13 +70,13 @@ func (e entry) text() string {
 	case "New desired version":
 		return "decided on version " + e.Version
 	case "Phase complete":
-		return fmt.Sprintf("%-42s %3d of %3d ready", e.Phase, e.Ready, e.Objects)
+		return fmt.Sprintf("%-9s %-39s %3d of %3d ready", e.Version, e.Phase, e.Ready, e.Objects)
 	case "Phase waiting":
-		return fmt.Sprintf("%-42s %3d of %3d ready, waiting for %s", e.Phase, e.Ready, e.Objects, e.For)
+		return fmt.Sprintf("%-9s %-39s %3d of %3d ready, waiting for %s", e.Version, e.Phase, e.Ready, e.Objects, e.For)
 	case "Retiring version":
 		return "retiring version " + e.Version
 	case "Removing version":
-		return fmt.Sprintf("removing the objects of only %s; remaining: %s", e.Version, cmp.Or(brief(e.WaitsFor), "none"))
+		return fmt.Sprintf("removing the objects that only %s has; remaining: %s", e.Version, cmp.Or(brief(e.WaitsFor), "none"))
 	case "Retained CRD":
 		return "retained CRD " + e.CRD
 	case "Object written":

@@ -123,7 +123,7 @@ func (d *demo) firstRelease(ctx context.Context) (release, []fixture.Provider, e
 
 // secondRelease is the first release with another image of the AWS provider.
 func (d *demo) secondRelease(ctx context.Context, first release, providers []fixture.Provider) (release, error) {
-	d.screen.step("Making release 4.22.1: one image changed, with one object less and one more")
+	d.screen.step("Making release 4.22.1: one changed image, with one object added and one removed")
 	images := maps.Clone(first.images)
 	for _, provider := range providers {
 		if provider.Name != changedProvider {

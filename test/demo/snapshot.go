@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -29,7 +30,7 @@ func take(ctx context.Context, reader client.Reader) (snapshot, error) {
 	objects := snapshot{}
 	for i := range installed {
 		object := &installed[i]
-		objects[fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())] = object
+		objects[object.GetKind()+" "+path.Join(object.GetNamespace(), object.GetName())] = object
 	}
 	return objects, nil
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // editedObject is edited by another actor, and changedObject deleted.
-const editedObject = "ClusterRole /capa-manager-role"
+const editedObject = "ClusterRole capa-manager-role"
 
 // drift edits one installed object and deletes another, and waits until
 // both are reverted. It returns the installed objects.
