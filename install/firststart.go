@@ -31,8 +31,9 @@ import (
 // service account of the installer owns the record: who deletes both uninstalls the
 // installer, and a new installation is a first start again.
 type creator struct {
-	client client.Client
-	live   client.Reader
+	namespace string // of the installer
+	client    client.Client
+	live      client.Reader
 	// settings is the path of a file with a ClusterAPI object or its spec; it may be missing. Only the first start reads it: later, the
 	// object is the user's.
 	settings string
@@ -53,7 +54,7 @@ func (c *creator) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: recordName}}
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: recordName}}
 	switch err := c.live.Get(ctx, client.ObjectKeyFromObject(record), record); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
@@ -105,7 +106,7 @@ func (c *creator) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	}
 	user := review.Status.UserInfo
 	namespace, name, err := serviceaccount.SplitUsername(user.Username)
-	if err != nil || namespace != v1alpha1.OperatorNamespace || user.UID == "" {
+	if err != nil || namespace != c.namespace || user.UID == "" {
 		return nil, nil //nolint:nilerr // another kind of user
 	}
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: name, UID: types.UID(user.UID)}}, nil

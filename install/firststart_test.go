@@ -23,10 +23,10 @@ import (
 
 // A user who deletes the ClusterAPI object uninstalls everything; no later start of the same installation creates it again.
 func TestCreator_CreatesOnce(t *testing.T) {
-	account := "system:serviceaccount:" + v1alpha1.OperatorNamespace + ":installer"
+	account := "system:serviceaccount:" + v1alpha1.OpenShiftNamespaces.Operator + ":installer"
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
 	recordOf := func(uid types.UID) *corev1.ConfigMap {
-		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: recordName, UID: "record"}}
+		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: recordName, UID: "record"}}
 		if uid != "" {
 			record.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "installer", UID: uid}}
 		}
@@ -74,7 +74,7 @@ func TestCreator_CreatesOnce(t *testing.T) {
 					return c.Get(ctx, key, o, options...)
 				},
 			})
-			if err := (&creator{client: api, live: api, settings: filepath.Join(t.TempDir(), "missing.yaml")}).Start(t.Context()); (err != nil) != test.failed {
+			if err := (&creator{namespace: v1alpha1.OpenShiftNamespaces.Operator, client: api, live: api, settings: filepath.Join(t.TempDir(), "missing.yaml")}).Start(t.Context()); (err != nil) != test.failed {
 				t.Fatalf("error is %v, want one: %t", err, test.failed)
 			}
 			test.failedRead = false

@@ -31,7 +31,7 @@ func TestHistory_OutlivesRevisionConfigMaps(t *testing.T) {
 	var recorded []history.Entry
 	h.eventually("the history is complete", func() error {
 		configMap := &corev1.ConfigMap{}
-		if err := h.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: history.ConfigMapName}, configMap); err != nil {
+		if err := h.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: history.ConfigMapName}, configMap); err != nil {
 			return err
 		}
 		recorded = history.Parse(configMap)
@@ -54,7 +54,7 @@ func TestHistory_OutlivesRevisionConfigMaps(t *testing.T) {
 	h.expectQuiet(func() { h.reconcileTimes(2) })
 	h.must(h.Uninstall(t.Context()))
 	h.eventually("the history is removed", func() error {
-		err := h.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: history.ConfigMapName}, &corev1.ConfigMap{})
+		err := h.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: history.ConfigMapName}, &corev1.ConfigMap{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it exists: %v", err)
 		}

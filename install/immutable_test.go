@@ -87,7 +87,7 @@ var everything = `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: test-all}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: ` + v1alpha1.ServiceAccountName + `, namespace: ` + v1alpha1.OperatorNamespace + `}]
+subjects: [{kind: ServiceAccount, name: ` + v1alpha1.ServiceAccountName + `, namespace: ` + v1alpha1.OpenShiftNamespaces.Operator + `}]
 `
 
 // immutableRelease returns the manifests of a release.

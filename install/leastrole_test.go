@@ -62,7 +62,7 @@ func (l *least) deleteProvidersRole() []rbac.Rule {
 	l.Helper()
 	objects, err := manifests.Objects()
 	l.must(err)
-	held, err := rbac.RulesOfInstaller(slices.DeleteFunc(slices.Clone(objects), ofProviders), v1alpha1.OperatorNamespace)
+	held, err := rbac.RulesOfInstaller(slices.DeleteFunc(slices.Clone(objects), ofProviders), v1alpha1.OpenShiftNamespaces.Operator)
 	l.must(err)
 	for _, object := range objects {
 		if ofProviders(object) {
@@ -83,7 +83,7 @@ func (l *least) restore() {
 			l.must(client.IgnoreAlreadyExists(l.Create(context.Background(), object)))
 		}
 	}
-	for _, object := range rbac.RolesOf(l.rules, leastName, nil, v1alpha1.OperatorNamespace).Objects() {
+	for _, object := range rbac.RolesOf(l.rules, leastName, nil, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
 		l.must(client.IgnoreNotFound(l.Delete(context.Background(), object)))
 	}
 }
@@ -114,7 +114,7 @@ func (l *least) grant(rules []rbac.Rule) {
 	for _, rule := range rules {
 		now[rule.Namespace] = append(now[rule.Namespace], rule.PolicyRule)
 	}
-	for _, object := range rbac.RolesOf(l.rules, leastName, nil, v1alpha1.OperatorNamespace).Objects() {
+	for _, object := range rbac.RolesOf(l.rules, leastName, nil, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
 			role.Rules = now[""]

@@ -37,8 +37,8 @@ type LifecycleHooks struct {
 // addLifecycleHooks adds the server of the hooks and the controller of its ExtensionConfig. It returns the function that
 // withdraws the ExtensionConfig before an uninstall; nil if the hooks are disabled. Then the ExtensionConfig of an earlier
 // process is withdrawn.
-func addLifecycleHooks(mgr manager.Manager, hooks *LifecycleHooks, reporter *status.Reporter) (func(context.Context) error, error) {
-	issuer := servingcert.Issuer{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
+func addLifecycleHooks(mgr manager.Manager, hooks *LifecycleHooks, reporter *status.Reporter, namespace string) (func(context.Context) error, error) {
+	issuer := servingcert.Issuer{Namespace: namespace, Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
 	registration := &lifecyclehook.Registration{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Issuer: issuer, Notify: reporter.Emit}
 	if hooks == nil {
 		return nil, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -55,10 +55,10 @@ func addLifecycleHooks(mgr manager.Manager, hooks *LifecycleHooks, reporter *sta
 	if err != nil {
 		return nil, err
 	}
-	certificate := &lifecyclehook.Certificate{Authority: issuer.Authority, Names: servingcert.Names(v1alpha1.OperatorNamespace, lifecyclehook.Name)}
+	certificate := &lifecyclehook.Certificate{Authority: issuer.Authority, Names: servingcert.Names(namespace, lifecyclehook.Name)}
 	handler := &lifecyclehook.Handler{
 		State: func(ctx context.Context) (lifecyclehook.State, error) {
-			return lifecyclehook.Read(ctx, mgr.GetClient())
+			return lifecyclehook.Read(ctx, namespace, mgr.GetClient())
 		},
 		Limit:  cmp.Or(hooks.Limit, lifecyclehook.DefaultLimit),
 		Notify: reporter.Emit,

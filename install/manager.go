@@ -139,7 +139,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if !options.IgnoreOfficialAPI {
 		official = &officialapi.Source{Reader: mgr.GetClient()}
 		reporter.Predecessor = official.Predecessor
-		if err := addOfficialStatus(mgr, official); err != nil {
+		if err := addOfficialStatus(mgr, official, options.Namespaces.Operator); err != nil {
 			return fmt.Errorf("adding the controller of OpenShift's own ClusterAPI: %w", err)
 		}
 	}
@@ -154,7 +154,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if err := watchPolicies(mgr, options.Policies, inputs); err != nil {
 		return err
 	}
-	withdraw, err := addLifecycleHooks(mgr, options.LifecycleHooks, reporter)
+	withdraw, err := addLifecycleHooks(mgr, options.LifecycleHooks, reporter, options.Namespaces.Operator)
 	if err != nil {
 		return fmt.Errorf("adding the lifecycle hooks: %w", err)
 	}
@@ -164,7 +164,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	registerMetrics(mgr.GetClient())
 	if options.CreateClusterAPI {
 		settings := filepath.Join(filepath.Dir(options.ImagesJSON), settingsFile)
-		return mgr.Add(&creator{client: mgr.GetClient(), live: mgr.GetAPIReader(), settings: settings})
+		return mgr.Add(&creator{namespace: options.Namespaces.Operator, client: mgr.GetClient(), live: mgr.GetAPIReader(), settings: settings})
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Identity: options.Identity,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platforms: options.Platforms, Variables: options.Variables, Namespaces: options.Namespaces.Providers(), Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
+		Platforms: options.Platforms, Variables: options.Variables, Namespaces: options.Namespaces, Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
 	}
 	retries := newRetries()
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
@@ -219,9 +219,9 @@ func watchOfficial(watch *registryconfig.ConfigWatch, official *officialapi.Sour
 }
 
 // addOfficialStatus adds the controller that updates the status of OpenShift's own ClusterAPI object.
-func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err error) {
+func addOfficialStatus(mgr manager.Manager, official *officialapi.Source, namespace string) (err error) {
 	retries, watch := newRetries(), &registryconfig.ConfigWatch{Manager: mgr}
-	reconciler := &officialapi.Reconciler{Client: mgr.GetClient(), Source: official}
+	reconciler := &officialapi.Reconciler{Namespace: namespace, Client: mgr.GetClient(), Source: official}
 	watch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("official-clusterapi").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
@@ -234,7 +234,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	writer, live := mgr.GetClient(), mgr.GetAPIReader()
 	replacer := &replacing.Writer{Writer: writer, Live: live}
 	providers := options.Namespaces.Providers()
-	objects, err := newEngine(mgr, providers, replacer)
+	objects, err := newEngine(mgr, options.Namespaces, replacer)
 	if err != nil {
 		return err
 	}
@@ -242,20 +242,20 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	if err != nil {
 		return fmt.Errorf("creating the discovery client: %w", err)
 	}
-	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper(), Namespaces: providers}
+	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper(), Namespaces: options.Namespaces}
 	certificates := version.NewTrigger()
 	issued, err := watchCertificates(mgr, providers, objects.Changes, certificates)
 	if err != nil {
 		return err
 	}
 	retries := newRetries()
-	instances := &instance.Access{Live: live, Writer: writer}
+	instances := &instance.Access{Namespace: options.Namespaces.Operator, Live: live, Writer: writer}
 	migrator := &storedversion.Migrator{Cache: objects.Reader, Live: live, Writer: writer, Status: writer, Instances: instances, Delay: options.PolicyDelay}
 	reconciler := &installer.Reconciler{
-		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask,
+		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask, Namespaces: options.Namespaces,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
-			Certificates: servingcert.Issuer{Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
+			Certificates: servingcert.Issuer{Namespace: options.Namespaces.Operator, Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
 			Preflight:    installer.Preflight{Live: live, DryRuns: replacer, Instance: instances.Check},
 			Rehearsal:    installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program, Namespaces: providers},
 			DropVersions: migrator.Drop,
@@ -302,10 +302,10 @@ func watchCertificates(mgr manager.Manager, namespaces []string, seen *engine.Ch
 }
 
 // newEngine returns an engine with a writer of installed objects. The manager runs its cache.
-func newEngine(mgr manager.Manager, namespaces []string, writer client.Writer) (*engine.Engine, error) {
+func newEngine(mgr manager.Manager, namespaces v1alpha1.Namespaces, writer client.Writer) (*engine.Engine, error) {
 	out, err := engine.New(engine.Connection{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(),
-		Live: mgr.GetAPIReader(), Writer: writer, Namespaces: namespaces, Log: mgr.GetLogger().WithName("cache"),
+		Live: mgr.GetAPIReader(), Writer: writer, Namespace: namespaces.Operator, Namespaces: namespaces.Providers(), Log: mgr.GetLogger().WithName("cache"),
 	})
 	if err != nil {
 		return nil, err

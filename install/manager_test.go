@@ -344,7 +344,7 @@ func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.start("4.22.0") // uninstalls all objects, without a repair first
 	h.eventually("all other objects are removed", func() error {
-		if left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"); left != nil {
+		if left := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1"); left != nil {
 			return fmt.Errorf("the revision ConfigMap exists; installed: %v", h.names())
 		}
 		return nil
@@ -360,11 +360,11 @@ func TestRevisionConfigMap_RecreatedAfterDeletion(t *testing.T) {
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	before := h.installed()
-	deleted := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+	deleted := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 	h.deleteBinding("openshift-capi-installer-revisions")
 	h.eventually("the ClusterAPI object can be deleted", func() error { return h.Delete(t.Context(), deleted) })
 	h.eventually("the ClusterAPI object is recreated", func() error {
-		again := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+		again := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 		if again == nil || again.GetUID() == deleted.GetUID() {
 			return fmt.Errorf("not recreated")
 		}
@@ -384,7 +384,7 @@ func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
 			h.settled("4.22.0-1")
 			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
 			h.eventually("no object is installed, and no revision ConfigMap exists", func() error {
-				if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
+				if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
 					return errors.New("the revision ConfigMap exists")
 				}
 				return h.remaining()

@@ -116,7 +116,7 @@ func TestOrphans_OfEveryKind(t *testing.T) {
 	var orphans []*unstructured.Unstructured
 	var crd *unstructured.Unstructured
 	for kind := range specimens {
-		planted := h.plant(specimen(t, kind, "orphan", "4.21.0-7", v1alpha1.OperatorNamespace), v1alpha1.FieldOwner)
+		planted := h.plant(specimen(t, kind, "orphan", "4.21.0-7", v1alpha1.OpenShiftNamespaces.Operator), v1alpha1.FieldOwner)
 		if object.IsCRD(planted) {
 			crd = planted
 		} else {
@@ -124,17 +124,17 @@ func TestOrphans_OfEveryKind(t *testing.T) {
 		}
 	}
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	unlabelled := specimen(t, kind, "unlabelled", "4.21.0-7", v1alpha1.OperatorNamespace)
+	unlabelled := specimen(t, kind, "unlabelled", "4.21.0-7", v1alpha1.OpenShiftNamespaces.Operator)
 	unlabelled.SetLabels(nil)
-	foreign := specimen(t, kind, "other-owner", "4.21.0-7", v1alpha1.OperatorNamespace)
+	foreign := specimen(t, kind, "other-owner", "4.21.0-7", v1alpha1.OpenShiftNamespaces.Operator)
 	foreign.SetAnnotations(map[string]string{v1alpha1.OwnersAnnotation: strings.ReplaceAll(foreign.GetAnnotations()[v1alpha1.OwnersAnnotation], "revision-4", "other-4")})
-	dependent := specimen(t, kind, "not-controlled", "4.21.0-7", v1alpha1.OperatorNamespace)
+	dependent := specimen(t, kind, "not-controlled", "4.21.0-7", v1alpha1.OpenShiftNamespaces.Operator)
 	dependent.SetAnnotations(map[string]string{v1alpha1.OwnersAnnotation: strings.ReplaceAll(dependent.GetAnnotations()[v1alpha1.OwnersAnnotation], "true", "false")})
 	others := []*unstructured.Unstructured{
 		h.plant(unlabelled, v1alpha1.FieldOwner), h.plant(foreign, v1alpha1.FieldOwner), h.plant(dependent, v1alpha1.FieldOwner),
 		h.plant(specimen(t, kind, "other-installation", "4.21.0-7", "elsewhere"), v1alpha1.FieldOwner),
-		h.plant(specimen(t, kind, "written-by-others", "4.21.0-7", v1alpha1.OperatorNamespace), "kubectl"),
-		h.plant(specimen(t, kind, "known-version", "4.22.0-1", v1alpha1.OperatorNamespace), v1alpha1.FieldOwner),
+		h.plant(specimen(t, kind, "written-by-others", "4.21.0-7", v1alpha1.OpenShiftNamespaces.Operator), "kubectl"),
+		h.plant(specimen(t, kind, "known-version", "4.22.0-1", v1alpha1.OpenShiftNamespaces.Operator), v1alpha1.FieldOwner),
 	}
 	h.start("4.22.0")
 	h.eventually("the orphans are gone", func() error {
@@ -162,7 +162,7 @@ func TestOrphans_OfEveryKind(t *testing.T) {
 			t.Errorf("no event OrphansRemoved names %s: %s", part, events)
 		}
 	}
-	late := h.plant(specimen(t, kind, "late", "4.22.0-9", v1alpha1.OperatorNamespace), v1alpha1.FieldOwner)
+	late := h.plant(specimen(t, kind, "late", "4.22.0-9", v1alpha1.OpenShiftNamespaces.Operator), v1alpha1.FieldOwner)
 	h.eventually("a later orphan is gone", func() error { return h.gone(late) })
 	h.eventually("its removal is reported", func() error {
 		if events := h.events("OrphansRemoved"); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, "late") }) {
@@ -185,7 +185,7 @@ func TestOrphans_BeforeTheEndOfAnUninstall(t *testing.T) {
 	h.release(core(configMap("kept", "1")), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	orphan := specimen(t, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "orphan", "4.22.0-1", v1alpha1.OperatorNamespace)
+	orphan := specimen(t, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "orphan", "4.22.0-1", v1alpha1.OpenShiftNamespaces.Operator)
 	orphan.SetFinalizers([]string{"example.com/wait"})
 	h.plant(orphan, v1alpha1.FieldOwner)
 	h.must(h.Delete(t.Context(), h.clusterAPI()))

@@ -310,7 +310,7 @@ func (h *harness) forgetBookkeeping() {
 	})
 	h.must(h.Delete(context.Background(), h.clusterAPI()))
 	configMaps := &corev1.ConfigMapList{}
-	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
+	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel}))
 	for i := range configMaps.Items {
 		h.eventually("revision ConfigMap "+configMaps.Items[i].Name+"is deleted", func() error {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))

@@ -22,7 +22,7 @@ func (h *harness) runInPod() {
 	h.pod = "capi-installer-x"
 	undo := h.add(`apiVersion: v1
 kind: Pod
-metadata: {name: ` + h.pod + `, namespace: ` + v1alpha1.OperatorNamespace + `}
+metadata: {name: ` + h.pod + `, namespace: ` + v1alpha1.OpenShiftNamespaces.Operator + `}
 spec:
   securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
   containers:

@@ -68,7 +68,7 @@ func normalized(item unstructured.Unstructured) map[string]any {
 func (h *harness) onlyVersion(version string) {
 	h.Helper()
 	revisions := &corev1.ConfigMapList{}
-	h.must(h.List(h.Context(), revisions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
+	h.must(h.List(h.Context(), revisions, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel}))
 	if len(revisions.Items) != 1 || revisions.Items[0].Name != version {
 		h.Errorf("got %d revision ConfigMaps, want 1", len(revisions.Items))
 	}

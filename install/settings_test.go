@@ -78,7 +78,7 @@ func TestSettings_RolledOutAndReverted(t *testing.T) {
 // secret writes a Secret in the operator's namespace.
 func (h *harness) secret(name string, data map[string]string) {
 	h.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}}
 	_, err := controllerutil.CreateOrUpdate(h.Context(), h, secret, func() error {
 		secret.StringData, secret.Data = data, nil
 		return nil
@@ -117,7 +117,7 @@ func (h *harness) visible() map[string]string {
 		texts[fmt.Sprintf("%T", list)] = string(encoded)
 	}
 	configMaps := &corev1.ConfigMapList{}
-	h.must(h.List(h.Context(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace)))
+	h.must(h.List(h.Context(), configMaps, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator)))
 	for _, version := range h.clusterAPI().Status.Versions {
 		stored, err := revision.FromConfigMaps(version.Name, configMaps.Items)
 		h.must(err)
@@ -141,7 +141,7 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	token := v1alpha1.Variable{Name: "TOKEN", ValueFrom: reference("token")}
 	h.setComponents(v1alpha1.ComponentSettings{Name: "cluster-api-provider-aws", Variables: []v1alpha1.Variable{token}})
 	h.start("4.22.0")
-	h.awaits("Secret " + v1alpha1.OperatorNamespace + "/credentials: not found")
+	h.awaits("Secret " + v1alpha1.OpenShiftNamespaces.Operator + "/credentials: not found")
 	h.secret("credentials", map[string]string{"other": "x"})
 	h.awaits(`key "token" not found`)
 
@@ -168,7 +168,7 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	}
 	h.secret("credentials", map[string]string{"token": second, "unused": "changed again"}) // no new version
 
-	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "credentials"}}
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "credentials"}}
 	h.must(h.Delete(h.Context(), source))
 	h.awaits("not found")
 	if version := h.clusterAPI().Status.CurrentVersion; version != "4.22.0-2" || h.environment("credentialed") != second {
@@ -177,7 +177,7 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	h.secret("credentials", map[string]string{"token": second})
 	h.settled("4.22.0-2")
 
-	ofVersion := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "4.22.0-2"}}
+	ofVersion := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "4.22.0-2"}}
 	h.must(h.Delete(h.Context(), ofVersion))
 	h.settled("4.22.0-3")
 
@@ -196,7 +196,7 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	h.settled("4.22.0-5")
 	h.eventually("only the Secrets of existing versions are left", func() error {
 		secrets := &corev1.SecretList{}
-		h.must(h.List(h.Context(), secrets, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionPartLabel}))
+		h.must(h.List(h.Context(), secrets, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionPartLabel}))
 		if len(secrets.Items) != 1 || secrets.Items[0].Name != "4.22.0-5" {
 			return fmt.Errorf("%d Secrets", len(secrets.Items))
 		}
@@ -211,8 +211,8 @@ func TestSettings_AdditionalObjects(t *testing.T) {
 	h.release(core(), aws())
 	h.setComponents(v1alpha1.ComponentSettings{Name: "cluster-api-provider-aws", AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "extra"}}})
 	h.start("4.22.0")
-	h.awaits("ConfigMap " + v1alpha1.OperatorNamespace + "/extra: not found")
-	extra := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "extra"}, Data: map[string]string{"a.yaml": configMap("added", "1"), "b.yaml": "a: ["}}
+	h.awaits("ConfigMap " + v1alpha1.OpenShiftNamespaces.Operator + "/extra: not found")
+	extra := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "extra"}, Data: map[string]string{"a.yaml": configMap("added", "1"), "b.yaml": "a: ["}}
 	h.must(h.Create(h.Context(), extra))
 	h.reports("VersionDegraded", "SettingsInvalid", "spec.components[0].additionalObjects[0]", "extra")
 	extra.Data["b.yaml"] = configMap("second", "${NOT_A_VARIABLE}")

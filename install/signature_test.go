@@ -90,7 +90,7 @@ func TestSignatures_OfOpenShiftsPolicies(t *testing.T) {
 	for _, kind := range []string{"ImagePolicy", "ClusterImagePolicy"} {
 		_, other := h.signingKey()
 		forNamespace, forAll := &configv1.ImagePolicy{}, &configv1.ClusterImagePolicy{}
-		forNamespace.Namespace, forNamespace.Name, forAll.Name = v1alpha1.OperandNamespace, "signed", "signed"
+		forNamespace.Namespace, forNamespace.Name, forAll.Name = v1alpha1.OpenShiftNamespaces.Operand, "signed", "signed"
 		forNamespace.Spec.Scopes, forNamespace.Spec.Policy = h.imagePolicy(other)
 		forAll.Spec.Scopes, forAll.Spec.Policy = h.imagePolicy(other)
 		var object client.Object = forNamespace

@@ -58,7 +58,7 @@ func (h *harness) created() (found []string) {
 func (h *harness) uninstalledCompletely(version string) {
 	h.Helper()
 	h.eventually("all objects are uninstalled", func() error {
-		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, version) != nil {
+		if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, version) != nil {
 			return fmt.Errorf("revision ConfigMap %s remains", version)
 		}
 		return h.remaining()

@@ -79,7 +79,7 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 	}
 	remove()
 	h.eventually("the version is removed", func() error {
-		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
+		if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
 			return fmt.Errorf("its ConfigMap exists; installed: %v", h.names())
 		}
 		return nil

@@ -64,7 +64,7 @@ func TestAdoption_AfterTransientError(t *testing.T) {
 	h.machine()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.eventually("the version is removed", func() error {
-		left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+		left := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 		if left != nil {
 			return apierrors.NewAlreadyExists(v1alpha1.GroupVersion.WithResource("").GroupResource(), left.GetName())
 		}
@@ -178,7 +178,7 @@ func TestAdoption_RemovesTheAnnotation(t *testing.T) {
 	h.machine()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.eventually("the CRD is retained", func() error {
-		if h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation] == "" || h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
+		if h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation] == "" || h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
 			return context.DeadlineExceeded
 		}
 		return nil
@@ -238,7 +238,7 @@ func TestPaused_DuringTeardown(t *testing.T) {
 	})
 	h.reconcileAgain() // it may end a reconcile that began before the deletion
 	h.reconcileAgain()
-	if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") == nil {
+	if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") == nil {
 		t.Error("the paused installer finished the teardown")
 	}
 	h.must(h.Patch(t.Context(), h.clusterAPI(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"installerMode":"Managed"}}`))))
@@ -251,7 +251,7 @@ func TestVersion_StoredBeforeStatus(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws())
 	fail := func(request *http.Request) *http.Response {
-		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/namespaces/"+v1alpha1.OperatorNamespace+"/configmaps") {
+		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/namespaces/"+v1alpha1.OpenShiftNamespaces.Operator+"/configmaps") {
 			return nil
 		}
 		return failure(request, apierrors.NewInternalError(context.DeadlineExceeded))

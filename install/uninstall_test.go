@@ -103,7 +103,7 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 func (h *harness) reconcileAgain() {
 	h.Helper()
 	before := h.reconciles()
-	trigger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, GenerateName: "trigger-"}}
+	trigger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, GenerateName: "trigger-"}}
 	h.must(h.Create(h.Context(), trigger))
 	h.must(h.Delete(h.Context(), trigger))
 	h.eventually("the installer has reconciled", func() error {
@@ -194,7 +194,7 @@ func TestUninstall_CascadeOrphan(t *testing.T) {
 	h.unchangedSince(before)
 	h.deleteBinding("openshift-capi-installer-revisions")
 	h.eventually("the administrator deletes the version", func() error {
-		return h.Delete(t.Context(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"))
+		return h.Delete(t.Context(), h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1"))
 	})
 	h.eventually("all objects are removed", h.remaining)
 }

@@ -35,10 +35,10 @@ var watched = []struct {
 	{"images.json is written again", func(h *harness, _ *testing.T) { h.writeImages() }, []string{"version"}},
 	{"ClusterAPI gets a label", func(h *harness, _ *testing.T) { h.touch() }, []string{"installer", "official-clusterapi", "version"}},
 	{"a ConfigMap of the operator's namespace is created", func(h *harness, test *testing.T) {
-		h.create(test, "v1/ConfigMap", v1alpha1.OperatorNamespace, "other", nil, nil)
+		h.create(test, "v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "other", nil, nil)
 	}, []string{"installer", "version"}},
 	{"another ConfigMap of the providers' namespace is created", func(h *harness, test *testing.T) {
-		h.create(test, "v1/ConfigMap", v1alpha1.OperandNamespace, "other", nil, nil)
+		h.create(test, "v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operand, "other", nil, nil)
 	}, nil},
 	{"the policy for transport ConfigMaps changes", func(h *harness, _ *testing.T) { h.note(policyKind, "", version.TransportPolicyName) }, []string{"version"}},
 	{"its binding is deleted", func(h *harness, _ *testing.T) { h.deleteBinding(version.TransportPolicyName) }, []string{"version"}},
@@ -69,7 +69,7 @@ var watched = []struct {
 	}, []string{"version"}},
 	{"another Secret is created", func(h *harness, test *testing.T) { h.create(test, "v1/Secret", configNamespace, "other", nil, nil) }, nil},
 	{"an incomplete transport ConfigMap is created, which the status names", func(h *harness, test *testing.T) {
-		h.create(test, "v1/ConfigMap", v1alpha1.OperandNamespace, "transport", map[string]string{configmap.BundleLabel: "other"}, nil)
+		h.create(test, "v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operand, "transport", map[string]string{configmap.BundleLabel: "other"}, nil)
 	}, []string{"installer", "official-clusterapi", "version"}},
 }
 

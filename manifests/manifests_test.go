@@ -73,7 +73,7 @@ func TestManifests_AcceptedByTheAPIServer(t *testing.T) {
 	admin, _ := install(t)
 	deployment := &unstructured.Unstructured{}
 	deployment.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-	key := client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}
+	key := client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-installer"}
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		if err := admin.Get(ctx, key, deployment); err != nil {
 			return false, err
@@ -100,7 +100,7 @@ func TestPermissions_NoWildcardAndFewSecrets(t *testing.T) {
 				t.Errorf("%s %s: a wildcard in %v", object.GetKind(), object.GetName(), rule)
 			}
 			pullSecret := object.GetKind() == "Role" && object.GetNamespace() == "openshift-config" && slices.Equal(rule.ResourceNames, []string{"pull-secret"}) && slices.Equal(rule.Verbs, []string{"get", "list", "watch"})
-			own := object.GetKind() == "Role" && object.GetNamespace() == v1alpha1.OperatorNamespace && slices.Equal(rule.Verbs, []string{"get", "list", "watch", "create", "delete"})
+			own := object.GetKind() == "Role" && object.GetNamespace() == v1alpha1.OpenShiftNamespaces.Operator && slices.Equal(rule.Verbs, []string{"get", "list", "watch", "create", "delete"})
 			if !pullSecret && !own && slices.Contains(rule.APIGroups, "") && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "*")) {
 				t.Errorf("%s %s: Secrets in %v", object.GetKind(), object.GetName(), rule)
 			}
@@ -120,10 +120,10 @@ func TestPermissions_FewSecretsAreReadable(t *testing.T) {
 	}
 	secrets := &unstructured.UnstructuredList{}
 	secrets.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "SecretList"})
-	if err := installer.List(t.Context(), secrets, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+	if err := installer.List(t.Context(), secrets, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator)); err != nil {
 		t.Errorf("listing the Secrets that settings refer to: %v", err)
 	}
-	for _, namespace := range []string{"", v1alpha1.OperandNamespace, "openshift-config"} {
+	for _, namespace := range []string{"", v1alpha1.OpenShiftNamespaces.Operand, "openshift-config"} {
 		if err := installer.List(t.Context(), secrets, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
 			t.Errorf("listing the Secrets of namespace %q: %v, want it forbidden", namespace, err)
 		}
@@ -240,10 +240,10 @@ var guardedConfigMaps = []struct {
 	label                bool
 	writer               string
 }{
-	{"a revision ConfigMap", v1alpha1.OperatorNamespace, v1alpha1.RevisionLabel, true, installerUser},
-	{"a further part of a revision", v1alpha1.OperatorNamespace, v1alpha1.RevisionPartLabel, true, installerUser},
-	{"a transport ConfigMap", v1alpha1.OperandNamespace, configmap.BundleLabel, true, versionOperatorUser},
-	{"a ConfigMap with an annotation of transport", v1alpha1.OperandNamespace, configmap.ContentID, false, versionOperatorUser},
+	{"a revision ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.RevisionLabel, true, installerUser},
+	{"a further part of a revision", v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.RevisionPartLabel, true, installerUser},
+	{"a transport ConfigMap", v1alpha1.OpenShiftNamespaces.Operand, configmap.BundleLabel, true, versionOperatorUser},
+	{"a ConfigMap with an annotation of transport", v1alpha1.OpenShiftNamespaces.Operand, configmap.ContentID, false, versionOperatorUser},
 }
 
 const (
@@ -379,7 +379,7 @@ func TestImageReferences_ListEveryImage(t *testing.T) {
 // kubectl and a release write different fields of the Deployment, so that it cannot be both's.
 func TestREADME_KubectlExamplesWork(t *testing.T) {
 	admin, _ := install(t)
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-installer"}}
 	if err := admin.Delete(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}

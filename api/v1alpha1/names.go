@@ -12,7 +12,7 @@ const (
 	ClusterAPIName = "cluster"
 	// ClusterOperatorName is the name of the ClusterOperator.
 	ClusterOperatorName = "cluster-api"
-	// ServiceAccountName is the installer's ServiceAccount in OperatorNamespace.
+	// ServiceAccountName is the installer's ServiceAccount in its own namespace.
 	ServiceAccountName = "cluster-api-installer"
 )
 
@@ -34,17 +34,6 @@ var (
 	OpenShiftNamespaces  = Namespaces{Operator: "openshift-cluster-api-operator", Operand: "openshift-cluster-api"}
 	KubernetesNamespaces = Namespaces{Operator: "capi-installer-system", Operand: "capi-system"}
 )
-
-// OperatorNamespace and OperandNamespace are the namespaces of this process's installation. They are OpenShift's unless a
-// program calls Use before everything else; they are not constants, so that 40 places need not pass them on
-// (docs/adr/0019-kubernetes-names.md).
-var (
-	OperatorNamespace = OpenShiftNamespaces.Operator
-	OperandNamespace  = OpenShiftNamespaces.Operand
-)
-
-// Use makes these the namespaces of this process. It is not safe for concurrent use.
-func (n Namespaces) Use() { OperatorNamespace, OperandNamespace = n.Operator, n.Operand }
 
 // Labels, annotations and other metadata that the installer writes on objects.
 const (

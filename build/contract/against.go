@@ -307,7 +307,7 @@ func (d *Definition) minimal(version Value) (*unstructured.Unstructured, bool) {
 	delete(fields, "metadata")
 	object.SetName("minimal")
 	if d.At("spec", "scope").Text() == "Namespaced" {
-		object.SetNamespace(v1alpha1.OperandNamespace)
+		object.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 	}
 	return object, guessed
 }

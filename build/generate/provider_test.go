@@ -131,7 +131,7 @@ func kustomization(t *testing.T, manifests []byte) string {
 func checkReal(t *testing.T, bundle extractor.Bundle) {
 	t.Helper()
 	for _, o := range objectsOf(t, bundle) {
-		if namespace := o.GetNamespace(); namespace != "" && namespace != v1alpha1.OperandNamespace {
+		if namespace := o.GetNamespace(); namespace != "" && namespace != v1alpha1.OpenShiftNamespaces.Operand {
 			t.Errorf("%s %s is in namespace %s", o.GetKind(), o.GetName(), namespace)
 		}
 		if kind := o.GetKind(); kind == "Namespace" || kind == "Secret" || kind == "Certificate" || kind == "Issuer" {

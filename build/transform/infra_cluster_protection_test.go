@@ -50,16 +50,16 @@ func TestProtectInfraCluster_DeniesDeletionOfOwnCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(client.IgnoreAlreadyExists(admin.Create(t.Context(), objectOf("v1", "Namespace", "", v1alpha1.OperandNamespace))))
+	must(client.IgnoreAlreadyExists(admin.Create(t.Context(), objectOf("v1", "Namespace", "", v1alpha1.OpenShiftNamespaces.Operand))))
 	objects, err := bundle.Objects(extractor.Bundle{Manifests: []byte(demoClusterCRD)})
 	must(err)
-	objects, _, err = transform.Apply(transform.All(), objects, transform.Options{Namespace: v1alpha1.OperandNamespace})
+	objects, _, err = transform.Apply(transform.All(), objects, transform.Options{Namespace: v1alpha1.OpenShiftNamespaces.Operand})
 	must(err)
 	must(fixture.InstallCRDs(t.Context(), config, objects[:1]))
 	for _, object := range objects[1:] {
 		must(admin.Create(t.Context(), object))
 	}
-	own, other := demoCluster(v1alpha1.OperandNamespace, "mine"), demoCluster(v1alpha1.OperandNamespace, "other")
+	own, other := demoCluster(v1alpha1.OpenShiftNamespaces.Operand, "mine"), demoCluster(v1alpha1.OpenShiftNamespaces.Operand, "other")
 	inOtherNamespace := demoCluster("default", "mine")
 	for _, object := range []client.Object{own, other, inOtherNamespace} {
 		must(admin.Create(t.Context(), object))

@@ -142,7 +142,6 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	namespaces.Use()
 	if f.leaderElect {
 		f.identity = identity()
 	}
@@ -169,7 +168,7 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
+	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader(), namespaces.Operand), &cache.Store{Dir: f.cacheDir}
 	verified := f.fetcher(registries, policies, store)
 	program, _ := os.Executable()                    // in a pod, the system knows it
 	err = install.AddToManager(mgr, install.Options{ //nolint:contextcheck // the cache calls a function of its own, without a context
@@ -257,8 +256,8 @@ func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
 }
 
 // policies returns the signature policies that images must meet.
-func (f *flags) policies(reader client.Reader) *registryconfig.Policies {
-	return &registryconfig.Policies{Reader: reader, File: f.signaturePolicy, Optional: f.signaturePolicy == policy.DefaultFile}
+func (f *flags) policies(reader client.Reader, namespace string) *registryconfig.Policies {
+	return &registryconfig.Policies{Namespace: namespace, Reader: reader, File: f.signaturePolicy, Optional: f.signaturePolicy == policy.DefaultFile}
 }
 
 // fetcher returns a Fetcher that reads only images that the signature policies

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // A process that was paused, or whose node was, may wake up after its lease has expired and another
@@ -120,7 +118,7 @@ func (f *flags) heldByOther(ctx context.Context, config *rest.Config) error {
 	if f.leaderElect {
 		return nil
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, v1alpha1.OperatorNamespace, leaseName,
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
 		resourcelock.ResourceLockConfig{Identity: identity()}, rest.CopyConfig(config), f.renewDeadline)
 	if err != nil {
 		return fmt.Errorf("preparing the lease: %w", err)
@@ -143,7 +141,7 @@ func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
 	if !f.leaderElect {
 		return nil, nil
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, v1alpha1.OperatorNamespace, leaseName,
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
 		resourcelock.ResourceLockConfig{Identity: f.identity}, rest.CopyConfig(config), f.renewDeadline)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the lease: %w", err)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -113,7 +114,7 @@ func writeStoredVersion(ts *testscript.TestScript, neg bool, args []string) {
 	}}}
 	stored, err := revision.Encode(set)
 	ts.Check(err)
-	configMap := revision.ConfigMaps(args[0], metav1.OwnerReference{}, stored)[0]
+	configMap := revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, args[0], metav1.OwnerReference{}, stored)[0]
 	configMap.OwnerReferences, configMap.Finalizers = nil, nil // kubectl deletes it at the end
 	encoded, err := yaml.Marshal(configMap)
 	ts.Check(err)

@@ -248,7 +248,7 @@ func storedVersion(t *testing.T, name, verbosity string) *corev1.ConfigMap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	configMap := revision.ConfigMaps(name, metav1.OwnerReference{}, stored)[0]
+	configMap := revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, name, metav1.OwnerReference{}, stored)[0]
 	configMap.CreationTimestamp = metav1.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	return configMap
 }
@@ -271,7 +271,7 @@ func TestHelp_ExamplesOfChangingCommandsAreRun(t *testing.T) {
 			continue
 		}
 		for _, line := range exampleLines(cmd.Example) {
-			run := strings.Contains(string(script), "exec "+line+"\n") || strings.Contains(string(script), "exec "+line+" --installer-namespace "+v1alpha1.OperatorNamespace+"\n")
+			run := strings.Contains(string(script), "exec "+line+"\n") || strings.Contains(string(script), "exec "+line+" --installer-namespace "+v1alpha1.OpenShiftNamespaces.Operator+"\n")
 			if !run && !strings.HasPrefix(line, "capi-manifests status ") {
 				t.Errorf("no script runs %s", line)
 			}

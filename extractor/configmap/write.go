@@ -81,7 +81,7 @@ func (c content) configMap(m extractor.Metadata, release string, index, count in
 	configMap := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v1alpha1.OperandNamespace,
+			Namespace: v1alpha1.OpenShiftNamespaces.Operand, // other clusters have no transport ConfigMaps
 			Name:      fmt.Sprintf("%s-%02d", m.ProviderName, index),
 			Labels:    map[string]string{BundleLabel: m.ProviderName},
 			Annotations: map[string]string{

@@ -5,10 +5,8 @@ package engine
 import (
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -41,8 +39,7 @@ func (c *Changes) Observe(o object.Identity) {
 }
 
 // ObserveOwner keeps the version that controls an object with an event.
-func (c *Changes) ObserveOwner(obj metav1.Object) {
-	version := revision.Owner(obj)
+func (c *Changes) ObserveOwner(version string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.owners == nil {

@@ -51,9 +51,9 @@ type Engine struct {
 
 // Watch has the cache watch the kinds of a revision.
 func (e *Engine) Watch(ctx context.Context, rev Revision) error {
-	err := e.watches.Watch(ctx, ownerOf(rev.Name), rev.kinds())
+	err := e.watches.Watch(ctx, e.Owners.ownerOf(rev.Name), rev.kinds())
 	if meta.IsNoMatchError(err) { // The original boxcutter fails; an object of a kind that is not served is rejected later.
-		err = e.watches.Watch(ctx, ownerOf(rev.Name), served(e.mapper, rev.kinds()))
+		err = e.watches.Watch(ctx, e.Owners.ownerOf(rev.Name), served(e.mapper, rev.kinds()))
 	}
 	if err != nil {
 		return fmt.Errorf("watching the objects of version %s: %w", rev.Name, err)
@@ -75,7 +75,7 @@ func served(mapper meta.RESTMapper, kinds sets.Set[schema.GroupVersionKind]) set
 // Forget ends the watches that only a removed revision needed.
 func (e *Engine) Forget(ctx context.Context, rev Revision) error {
 	e.kept.forget(rev.Name)
-	if err := e.watches.Free(ctx, ownerOf(rev.Name)); err != nil {
+	if err := e.watches.Free(ctx, e.Owners.ownerOf(rev.Name)); err != nil {
 		return fmt.Errorf("stopping the watches of version %s: %w", rev.Name, err)
 	}
 	return nil

@@ -72,7 +72,7 @@ func TestAsApplied(t *testing.T) {
 
 // boxcutter may write into the objects that it gets.
 func TestPacked_SharesNoObject(t *testing.T) {
-	engine, obj := &Engine{Owners: NewOwners(scheme.Scheme)}, settings("a", "red")
+	engine, obj := &Engine{Owners: NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator)}, settings("a", "red")
 	phases := []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{obj}}}
 	for _, phase := range engine.Owners.packed("4.22.0-1", 1, phases...).GetPhases() {
 		for _, given := range phase.GetObjects() {
@@ -86,7 +86,7 @@ func TestPacked_SharesNoObject(t *testing.T) {
 
 // The controllers of other actors are not versions: their objects are not taken from them.
 func TestIsVersion(t *testing.T) {
-	owner := ownerOf("4.22.0-1")
+	owner := NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator).ownerOf("4.22.0-1")
 	for want, owners := range map[bool][]metav1.OwnerReference{
 		true: {{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
 		false: {
@@ -105,7 +105,7 @@ func TestIsVersion(t *testing.T) {
 
 // A version that was adopted unchanged controls the objects of its owner, and no others.
 func TestEngine_Controlled(t *testing.T) {
-	engine := &Engine{Owners: NewOwners(scheme.Scheme)}
+	engine := &Engine{Owners: NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator)}
 	ours, theirs := settings("ours", "red"), settings("theirs", "red")
 	if err := errors.Join(engine.Owners.Set("4.22.0-1", ours), engine.Owners.Set("4.22.0-2", theirs)); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func (p phaseResult) GetValidationError() *validation.PhaseValidationError { ret
 func (p phaseResult) IsComplete() bool                                     { return true }
 
 func TestObjectOf(t *testing.T) {
-	engine := &Engine{Owners: NewOwners(scheme.Scheme)}
+	engine := &Engine{Owners: NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator)}
 	stored := settings("a", "red")
 	stored.SetUID("1")
 	stored.SetResourceVersion("7")

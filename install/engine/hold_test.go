@@ -58,7 +58,7 @@ func TestHolder_Of(t *testing.T) {
 		return crd
 	}
 	owned := func(o *unstructured.Unstructured, owner string) *unstructured.Unstructured {
-		if err := NewOwners(scheme.Scheme).Set(owner, o); err != nil {
+		if err := NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator).Set(owner, o); err != nil {
 			t.Fatal(err)
 		}
 		return o
@@ -117,7 +117,7 @@ func TestHolder_Of(t *testing.T) {
 			}
 			phase := revision.Phase{Name: "core", Part: revision.Part{Owner: "4.22.0-2"}, Objects: []*unstructured.Unstructured{test.desired}}
 			h := holder{
-				owners: NewOwners(scheme.Scheme), reader: cached, live: live, adopt: test.adopt, active: !test.released, part: []revision.Phase{phase, {Name: "rest", Objects: test.part}},
+				owners: NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator), reader: cached, live: live, adopt: test.adopt, active: !test.released, part: []revision.Phase{phase, {Name: "rest", Objects: test.part}},
 			}
 			applied, held, err := h.of(t.Context(), phase, []*unstructured.Unstructured{test.desired.DeepCopy()})
 			if err != nil {
@@ -231,7 +231,7 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 			for _, o := range ours {
 				o.SetLabels(map[string]string{ManagedByLabel: v1alpha1.Prefix})
 				o.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "1"})
-				if err := NewOwners(all).Set("4.22.0-1", o); err != nil {
+				if err := NewOwners(all, v1alpha1.OpenShiftNamespaces.Operator).Set("4.22.0-1", o); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -250,12 +250,12 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 					return next.Patch(ctx, obj, patch, options...)
 				},
 			}).Build()
-			engine, err := Assemble(Parts{Scheme: all, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster})
+			engine, err := Assemble(Parts{Scheme: all, Namespace: v1alpha1.OpenShiftNamespaces.Operator, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster})
 			if err != nil {
 				t.Fatal(err)
 			}
 			pods := &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "capa", "namespace": v1alpha1.OperandNamespace},
+				"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "capa", "namespace": v1alpha1.OpenShiftNamespaces.Operand},
 				"spec": map[string]any{"replicas": int64(1)},
 			}}
 			part := revision.Part{Owner: "4.22.0-2", Component: "core"}

@@ -114,7 +114,7 @@ func deploymentOf(t *testing.T, spec string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
 	out.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	out.SetName("web")
-	out.SetNamespace(v1alpha1.OperandNamespace)
+	out.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 	data, err := out.MarshalJSON() // integers, not floats
 	if err == nil {
 		err = out.UnmarshalJSON(data)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -43,7 +44,8 @@ type Connection struct {
 	// Live reads from the API server, and Writer writes to it.
 	Live   client.Reader
 	Writer client.Writer
-	// Namespaces are the providers' namespaces.
+	// Namespace is the installer's namespace, and Namespaces are the providers' namespaces.
+	Namespace  string
 	Namespaces Namespaces
 	// Log is the log of the cache.
 	Log logr.Logger
@@ -71,7 +73,7 @@ func New(to Connection) (*Engine, error) {
 	}
 	installed := &outlasting{TrackingCache: tracking}
 	e, err := Assemble(Parts{
-		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer, Namespaces: to.Namespaces,
+		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer, Namespace: to.Namespace, Namespaces: to.Namespaces,
 		Reader: Reader{decompressing{installed}, to.Live, to.Namespaces}, Versions: Reader{installed, to.Live, to.Namespaces},
 	})
 	if err != nil {
@@ -94,7 +96,8 @@ type Parts struct {
 	Reader, Versions client.Reader
 	Live             client.Reader
 	Writer           client.Writer
-	// Namespaces are the namespaces of Reader.
+	// Namespace is the installer's namespace, and Namespaces are the namespaces of Reader.
+	Namespace  string
 	Namespaces Namespaces
 }
 
@@ -112,7 +115,7 @@ func Assemble(of Parts) (*Engine, error) {
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
 	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
-		Owners: NewOwners(of.Scheme), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, live: live,
+		Owners: NewOwners(of.Scheme, of.Namespace), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, live: live,
 		kept:      keeper{versions: of.Versions, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
@@ -126,7 +129,7 @@ func (e *Engine) Start(ctx context.Context) error { return e.cache.Start(ctx) }
 func (e *Engine) Source(request reconcile.Request) source.Source {
 	return e.cache.Source(handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		e.Changes.Observe(object.IdentityOf(o))
-		e.Changes.ObserveOwner(o)
+		e.Changes.ObserveOwner(revision.Owner(e.Owners.Namespace, o))
 		return []reconcile.Request{request}
 	}))
 }

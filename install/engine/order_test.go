@@ -49,7 +49,8 @@ func newOrdered(t *testing.T, objects ...client.Object) *ordered {
 	}).Build()
 	var err error
 	o.engine, err = Assemble(Parts{
-		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: o, Versions: o, Live: o, Writer: o, Namespaces: cached,
+		Namespace: v1alpha1.OpenShiftNamespaces.Operator,
+		Scheme:    scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: o, Versions: o, Live: o, Writer: o, Namespaces: cached,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func inPhases(phases ...[]string) Revision {
 
 func inNamespace(name string) *unstructured.Unstructured {
 	out := settings(name, "red")
-	out.SetNamespace(v1alpha1.OperandNamespace)
+	out.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 	return out
 }
 
@@ -99,7 +100,7 @@ func TestEngine_RemovesTheLastPhaseFirst(t *testing.T) {
 		for _, obj := range phase.Objects {
 			ours := obj.DeepCopy()
 			ours.SetLabels(map[string]string{ManagedByLabel: v1alpha1.Prefix})
-			if err := NewOwners(scheme.Scheme).Set("4.22.0-1", ours); err != nil {
+			if err := NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator).Set("4.22.0-1", ours); err != nil {
 				t.Fatal(err)
 			}
 			if ours.GetName() == "c" {
@@ -160,7 +161,7 @@ func TestEngine_AppliesPhasesInOrder(t *testing.T) {
 		rev := inPhases([]string{"waits"}, []string{"later"})
 		rev.Phases[1].Component = test.next
 		waits := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "waits", "namespace": v1alpha1.OperandNamespace},
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "waits", "namespace": v1alpha1.OpenShiftNamespaces.Operand},
 		}}
 		rev.Phases[0].Objects = []*unstructured.Unstructured{waits} // no controller makes it available
 		result, err := cluster.engine.Apply(t.Context(), rev, Apply{Ordered: test.ordered})

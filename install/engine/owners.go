@@ -21,18 +21,20 @@ import (
 // The additional owner has no use: a version tears down only objects that it controls.
 type Owners struct {
 	*ownerhandling.OwnerStrategyAnnotation
+	// Namespace is the namespace of the installer. Versions of an installation in another namespace can have the same names.
+	Namespace string
 }
 
-// NewOwners returns the owners of the installer. The scheme has the kind ConfigMap.
-func NewOwners(scheme *runtime.Scheme) Owners {
-	return Owners{ownerhandling.NewAnnotation(scheme, v1alpha1.OwnersAnnotation)}
+// NewOwners returns the owners of the installer in a namespace. The scheme has the kind ConfigMap.
+func NewOwners(scheme *runtime.Scheme, namespace string) Owners {
+	return Owners{ownerhandling.NewAnnotation(scheme, v1alpha1.OwnersAnnotation), namespace}
 }
 
 // ReleaseController removes the version that controls obj from its owners. The other
 // owners stay, and none of them becomes the controller.
 func (o Owners) ReleaseController(obj metav1.Object) {
 	if controller, found := o.GetController(obj); found && isVersion(controller) {
-		o.RemoveOwner(ownerOf(controller.Name), obj)
+		o.RemoveOwner(o.ownerOf(controller.Name), obj)
 	}
 	o.OwnerStrategyAnnotation.ReleaseController(obj)
 }
@@ -49,23 +51,23 @@ func (o Owners) RemoveOwner(owner, obj metav1.Object) {
 
 // Controls reports whether a version controls an object.
 func (o Owners) Controls(version string, obj metav1.Object) bool {
-	return o.IsController(ownerOf(version), obj)
+	return o.IsController(o.ownerOf(version), obj)
 }
 
 // Remove removes a version from the owners of an object.
-func (o Owners) Remove(version string, obj metav1.Object) { o.RemoveOwner(ownerOf(version), obj) }
+func (o Owners) Remove(version string, obj metav1.Object) { o.RemoveOwner(o.ownerOf(version), obj) }
 
 // Set makes a version the controller of an object.
 func (o Owners) Set(version string, obj metav1.Object) error {
-	return o.SetControllerReference(ownerOf(version), obj)
+	return o.SetControllerReference(o.ownerOf(version), obj)
 }
 
 // ownerOf returns the owner of the objects of a version.
-func ownerOf(version string) *corev1.ConfigMap {
+func (o Owners) ownerOf(version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: revision.OwnerKind},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v1alpha1.OperatorNamespace,
+			Namespace: o.Namespace,
 			Name:      version,
 			UID:       revision.OwnerUID(version),
 		},
@@ -73,7 +75,7 @@ func ownerOf(version string) *corev1.ConfigMap {
 }
 
 // VersionOwner returns a version as the owner of an object.
-func VersionOwner(version string) Owner { return Owner{Kind: ownerOf(version).Kind, Name: version} }
+func VersionOwner(version string) Owner { return Owner{Kind: revision.OwnerKind, Name: version} }
 
 // isVersion reports whether an owner is a version of this installer.
 func isVersion(owner metav1.OwnerReference) bool {

@@ -23,13 +23,13 @@ func (a answer) Get(context.Context, client.ObjectKey, client.Object, ...client.
 func (a answer) List(context.Context, client.ObjectList, ...client.ListOption) error { return a.error }
 
 // cached are the namespaces of the cache in tests.
-var cached = Namespaces{v1alpha1.OperandNamespace, "capi-system", "capa-system"}
+var cached = Namespaces{v1alpha1.OpenShiftNamespaces.Operand, "capi-system", "capa-system"}
 
 // Objects in other namespaces are read from the API server. Without read access, they do not exist.
 func TestReader_Namespaces(t *testing.T) {
 	forbidden, unavailable := apierrors.NewForbidden(schema.GroupResource{}, "x", nil), apierrors.NewServiceUnavailable("down")
 	fromCache := errors.New("read from the cache")
-	for namespace, fast := range map[string]bool{"": true, "capi-system": true, "capa-system": true, v1alpha1.OperatorNamespace: false, "kube-system": false} {
+	for namespace, fast := range map[string]bool{"": true, "capi-system": true, "capa-system": true, v1alpha1.OpenShiftNamespaces.Operator: false, "kube-system": false} {
 		key := client.ObjectKey{Namespace: namespace, Name: "x"}
 		err := Reader{answer{fromCache}, answer{forbidden}, cached}.Get(t.Context(), key, settings("x", ""))
 		if fast != errors.Is(err, fromCache) || !fast && !apierrors.IsNotFound(err) {

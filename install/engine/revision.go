@@ -93,7 +93,7 @@ func (o Owners) packed(owner string, number int64, of ...revision.Phase) boxcutt
 
 func (o Owners) boxcutterRevision(name string, number int64, phases ...boxcutter.Phase) boxcutter.Revision {
 	// Options are passed in one call: the original's builder replaces earlier ones.
-	owner := boxcutter.WithOwner(ownerOf(name), o)
+	owner := boxcutter.WithOwner(o.ownerOf(name), o)
 	return boxcutter.NewRevision(name, number, phases).
 		WithReconcileOptions(owner, boxcutter.WithSiblingOwnerClassifier(isVersion)).
 		WithTeardownOptions(owner)

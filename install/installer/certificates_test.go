@@ -27,7 +27,7 @@ func webhookService() *unstructured.Unstructured {
 	service := &unstructured.Unstructured{}
 	service.SetAPIVersion("v1")
 	service.SetKind("Service")
-	service.SetNamespace(v1alpha1.OperandNamespace)
+	service.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 	service.SetName("webhook")
 	service.SetAnnotations(map[string]string{v1alpha1.ServingCertAnnotation: "webhook-cert"})
 	return service
@@ -58,7 +58,7 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 		}, 1},
 		"the Secret cannot be written": {func(t *testing.T, c *check) {
 			foreign := &corev1.Secret{}
-			key := client.ObjectKey{Namespace: v1alpha1.OperandNamespace, Name: "webhook-cert"}
+			key := client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "webhook-cert"}
 			if err := c.cluster.Get(t.Context(), key, foreign); err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			checks := 0
-			existing := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperandNamespace, Name: "webhook"}}
+			existing := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "webhook"}}
 			cluster := fake.NewClientBuilder().WithObjects(existing).WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 					if _, ok := o.(*corev1.Service); ok {
@@ -80,8 +80,8 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 					return c.Get(ctx, key, o, options...)
 				},
 			}).Build()
-			issuer := servingcert.Issuer{Reader: cluster, Writer: cluster}
-			c := &check{Changes: &engine.Changes{Namespaces: engine.Namespaces{v1alpha1.OperandNamespace}}, cluster: cluster}
+			issuer := servingcert.Issuer{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Reader: cluster, Writer: cluster}
+			c := &check{Changes: &engine.Changes{Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand}}, cluster: cluster}
 			c.plan.phases = []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}
 			if err := issuer.Prepare(t.Context(), c.plan.requesting()); err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestCertified_ChecksAfterChanges(t *testing.T) {
 // Another issuer replaces the certificate, or deletes its Secret, five seconds after each write: writes become rare, and the condition names the Secret
 // and the other field manager. The first certificate and the ones of another authority are no reverts.
 func TestCertified_OtherIssuer(t *testing.T) {
-	key := client.ObjectKey{Namespace: v1alpha1.OperandNamespace, Name: "webhook-cert"}
+	key := client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "webhook-cert"}
 	for want, act := range map[string]func(*testing.T, client.Client, *corev1.Secret) error{
 		`changed by field manager "cert-manager"`: func(t *testing.T, other client.Client, secret *corev1.Secret) error {
 			secret.Data["tls.crt"], secret.Data["tls.key"] = []byte("other"), []byte("other")

@@ -44,7 +44,7 @@ import (
 
 // Reconcile brings the cluster one step closer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	read, err := snapshot.Read(ctx, r.Client, r.Live)
+	read, err := snapshot.Read(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -83,7 +83,7 @@ func TestAttempt_LeavesInterceptorsOfASupersededVersion(t *testing.T) {
 	}
 	colored := func(color string) *unstructured.Unstructured {
 		out := settings("settings", color)
-		out.SetNamespace(v1alpha1.OperandNamespace)
+		out.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 		return out
 	}
 	switched := machines()

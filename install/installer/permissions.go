@@ -38,8 +38,8 @@ type Permissions struct {
 	// Mapper maps kinds to resources; nil derives the resources from the names of the kinds.
 	Mapper meta.RESTMapper
 
-	// Namespaces are the providers' namespaces.
-	Namespaces []string
+	// Namespaces are the namespaces of the installation.
+	Namespaces v1alpha1.Namespaces
 
 	// permitted is the version that was last found to be permitted.
 	permitted string
@@ -60,7 +60,7 @@ func (p *Permissions) check(ctx context.Context, of plan) error {
 		return fmt.Errorf("checking the permissions for version %s: %w", of.name, err)
 	}
 	if len(missing) > 0 {
-		return &permissionsError{version: of.name, missing: missing}
+		return &permissionsError{version: of.name, namespace: p.Namespaces.Operator, missing: missing}
 	}
 	p.permitted = of.name
 	return nil
@@ -69,7 +69,7 @@ func (p *Permissions) check(ctx context.Context, of plan) error {
 // missing returns the rules that the installer lacks for the objects of a version.
 func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, error) {
 	var objects []*unstructured.Unstructured
-	namespaces := sets.New(p.Namespaces...).Insert("")
+	namespaces := sets.New(p.Namespaces.Providers()...).Insert("")
 	defined := definedKinds(of)
 	for _, phase := range of.phases {
 		for _, obj := range phase.Objects {
@@ -91,7 +91,7 @@ func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, 
 	var missing []permission.Rule
 	for _, rule := range permission.MinimalRules(objects, permission.Options{
 		UnmanagedCRDs: of.unmanaged, ExistingRules: held, Resource: p.resourceOf,
-		CachedNamespaces: p.Namespaces, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
+		CachedNamespaces: p.Namespaces.Providers(), CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	}) {
 		denied, err := p.denied(ctx, rule)
 		if err != nil {
@@ -184,8 +184,8 @@ func (p *Permissions) denied(ctx context.Context, rule permission.Rule) ([]permi
 
 // permissionsError is the error for a version that the installer may not install or remove.
 type permissionsError struct {
-	version string
-	missing []permission.Rule
+	version, namespace string
+	missing            []permission.Rule
 }
 
 func (e *permissionsError) Error() string {
@@ -195,7 +195,7 @@ func (e *permissionsError) Error() string {
 	}
 	slices.Sort(texts)
 	return fmt.Sprintf("installing version %s is forbidden: service account %s in namespace %s %s; nothing of the version was written; \"capi-manifests rbac\" writes the missing rules",
-		e.version, v1alpha1.ServiceAccountName, v1alpha1.OperatorNamespace, strings.Join(texts, "; "))
+		e.version, v1alpha1.ServiceAccountName, e.namespace, strings.Join(texts, "; "))
 }
 
 // Rules returns the rules of the installer in a namespace; cluster-wide if it is empty. There are none if the API server does

@@ -50,7 +50,7 @@ func (v version) plan() (plan, error) {
 	if set.SecretsDigest == v.secrets.Digest() {
 		set = set.Revealed(v.secrets)
 	} else {
-		concealed = &revision.SecretError{Version: v.name, Expected: set.SecretsDigest}
+		concealed = &revision.SecretError{Namespace: v.namespaces.Operator, Version: v.name, Expected: set.SecretsDigest}
 	}
 	phases, err := revision.Phases(v.owner, v.number, set, v.unmanaged)
 	if err != nil {
@@ -147,7 +147,7 @@ func (p plan) crds() sets.Set[string] {
 
 // related returns the related objects of the version.
 func (p plan) related() []configv1.ObjectReference {
-	return status.RelatedObjects(slices.Concat(p.phases, p.others), p.unmanaged)
+	return status.RelatedObjects(p.namespaces, slices.Concat(p.phases, p.others), p.unmanaged)
 }
 
 // all returns the phases with the phase of the checks.

@@ -98,7 +98,7 @@ func TestPlan_SecretsOfAVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	configMap := revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]
+	configMap := revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1", metav1.OwnerReference{}, stored)[0]
 	entry := v1alpha1.Version{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest), Components: []v1alpha1.Component{{Name: "core", Type: "core"}}}
 	other := setting.Secrets{Salt: []byte("other"), Values: values.Values}
 	for name, test := range map[string]struct {

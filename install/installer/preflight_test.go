@@ -200,7 +200,7 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 			if test.begun {
 				s.Cluster.Status.Versions[0].Phases = []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseComplete}}
 			}
-			a := attempt{plan: planOf(t, &r, s, version), scope: rollout, err: &permissionsError{version: version.Name}}
+			a := attempt{plan: planOf(t, &r, s, version), scope: rollout, err: &permissionsError{version: version.Name, namespace: s.namespaces.Operator}}
 			got := r.unpermitted(t.Context(), s, a).outcome()
 			if got.Reason != reason.ObjectsForbidden || !strings.Contains(got.Err.Error(), "is forbidden") || strings.Contains(got.Err.Error(), "objects already exist") != (test.want != "") || !strings.Contains(got.Err.Error(), test.want) {
 				t.Errorf("outcome %+v, want the missing permissions and %q", got, test.want)

@@ -117,7 +117,7 @@ func (t trial) stop(ctx context.Context, deployment object.Identity) (exists boo
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s before its successor starts in another namespace: %w", deployment, err)
-	case revision.Owner(found) == "": // it belongs to another actor
+	case revision.Owner(t.s.namespaces.Operator, found) == "": // it belongs to another actor
 		return false, nil
 	case found.DeletionTimestamp != nil:
 		return true, nil

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -40,11 +41,11 @@ func TestMovedDeployments(t *testing.T) {
 func TestTrial_StopsMovedDeployment(t *testing.T) {
 	own, foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "capi-system", Name: "capa", UID: "1", Finalizers: []string{"foregroundDeletion"}}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "capi-system", Name: "capz", UID: "2"}}
-	if err := engine.NewOwners(scheme.Scheme).Set("4.22.0-1", own); err != nil {
+	if err := engine.NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator).Set("4.22.0-1", own); err != nil {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(own, foreign).Build()
-	trial := trial{Applier: &Applier{Preflight: Preflight{Live: cluster}, Rehearsal: Rehearsal{Writer: cluster}}}
+	trial := trial{s: state{namespaces: v1alpha1.OpenShiftNamespaces}, Applier: &Applier{Preflight: Preflight{Live: cluster}, Rehearsal: Rehearsal{Writer: cluster}}}
 	exists := func(name string) bool {
 		t.Helper()
 		found, err := trial.stop(t.Context(), object.Identity{GroupKind: object.Deployment, Namespace: "capi-system", Name: name})

@@ -30,6 +30,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
+	// Namespaces are the namespaces of the installation.
+	Namespaces v1alpha1.Namespaces
 	// Reporter writes outcomes to the status objects.
 	Reporter *status.Reporter
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object is
@@ -69,7 +71,7 @@ type Reconciler struct {
 // withSecrets returns the state with the Secrets of versions.
 func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, reader client.Reader) (state, error) {
 	list := &corev1.SecretList{}
-	if err := reader.List(ctx, list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(r.Namespaces.Operator), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
 		return state{}, fmt.Errorf("listing the Secrets of versions: %w", err)
 	}
 	for _, secret := range list.Items {
@@ -77,7 +79,7 @@ func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, re
 			r.Mask.Add(secrets.Values)
 		}
 	}
-	return state{read, list.Items}, nil
+	return state{read, r.Namespaces, list.Items}, nil
 }
 
 // report writes the outcome, and the current version if it is not empty, and returns the

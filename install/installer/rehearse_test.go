@@ -19,7 +19,7 @@ import (
 // After a start, pods of other versions are deleted, and pods of others never. Later the pods are listed only if a version can have left some.
 func TestRehearsal_Sweep(t *testing.T) {
 	pod := func(name string, labels map[string]string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperandNamespace, Name: name, Labels: labels}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: name, Labels: labels}}
 	}
 	lists := 0
 	cluster := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(
@@ -28,7 +28,7 @@ func TestRehearsal_Sweep(t *testing.T) {
 		lists++
 		return next.List(ctx, into, options...)
 	}}).Build()
-	r := &Rehearsal{Live: cluster, Writer: cluster, Namespaces: []string{v1alpha1.OperandNamespace}}
+	r := &Rehearsal{Live: cluster, Writer: cluster, Namespaces: []string{v1alpha1.OpenShiftNamespaces.Operand}}
 	for _, step := range []struct {
 		keep  string
 		lists int

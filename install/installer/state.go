@@ -16,6 +16,8 @@ import (
 // state is a snapshot with the installer controller's view of it.
 type state struct {
 	snapshot.Snapshot
+	// namespaces are the namespaces of the installation.
+	namespaces v1alpha1.Namespaces
 	// secrets are the Secrets of versions.
 	secrets []corev1.Secret
 }

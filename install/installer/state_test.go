@@ -67,7 +67,7 @@ func TestOwners_OfPartsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stateOf([]v1alpha1.Version{first}, firstMap, *revision.ConfigMaps("4.22.0-6", metav1.OwnerReference{}, stored)[0])
+	s := stateOf([]v1alpha1.Version{first}, firstMap, *revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-6", metav1.OwnerReference{}, stored)[0])
 	for _, uninstalling := range []bool{false, true} {
 		if uninstalling {
 			s.Cluster.DeletionTimestamp = new(metav1.Now())

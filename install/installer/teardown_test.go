@@ -51,7 +51,7 @@ func clusterScheme(t *testing.T) *runtime.Scheme {
 func controlledBy(t *testing.T, version string, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	object.SetLabels(map[string]string{engine.ManagedByLabel: v1alpha1.Prefix})
-	if err := engine.NewOwners(scheme.Scheme).Set(version, object); err != nil {
+	if err := engine.NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator).Set(version, object); err != nil {
 		t.Fatal(err)
 	}
 	return object
@@ -69,17 +69,19 @@ func (watches) Free(context.Context, client.Object) error { return nil }
 func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *Reconciler {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live, Namespaces: engine.Namespaces{v1alpha1.OperandNamespace},
+		Namespace: v1alpha1.OpenShiftNamespaces.Operator,
+		Scheme:    scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &Reconciler{
-		Client: live, Live: live, Reporter: &status.Reporter{Client: live, Live: live},
-		Remover: removal.Remover{Engine: applier, Live: live, Metadata: live, Writer: live, Instances: &instance.Access{Live: live, Writer: live}},
+		Namespaces: v1alpha1.OpenShiftNamespaces,
+		Client:     live, Live: live, Reporter: &status.Reporter{Client: live, Live: live},
+		Remover: removal.Remover{Engine: applier, Live: live, Metadata: live, Writer: live, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: live, Writer: live}},
 		Applier: Applier{
 			Engine: applier, Adopter: adoption.Adopter{Writer: live}, Checker: compatibility.Checker{Metadata: live, Live: live},
-			Certificates: servingcert.Issuer{Reader: live, Writer: live},
+			Certificates: servingcert.Issuer{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Reader: live, Writer: live},
 		},
 	}
 }

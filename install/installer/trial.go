@@ -82,7 +82,8 @@ func (t trial) judge(ctx context.Context, cache client.Reader) (found []prefligh
 func (t trial) release() preflight.Release {
 	name, reported := t.plan.name, t.s.Cluster.Status
 	out := preflight.Release{
-		Version: revision.Release(name), Phases: t.plan.phases, Unchanged: t.plan.others,
+		Namespace: t.s.namespaces.Operator,
+		Version:   revision.Release(name), Phases: t.plan.phases, Unchanged: t.plan.others,
 		Adoptable: t.adoptable.Adoptable, Accepted: t.s.Cluster.Spec.AcceptedRisks,
 	}
 	if entry := reported.Version(name); entry != nil {
@@ -143,7 +144,7 @@ func (t trial) rehearse(ctx context.Context) ([]preflight.Finding, error) {
 // rehearsalOf returns the rehearsal of a version. It has no pods if the installer cannot read its own pod, or cannot create any.
 func (t trial) rehearsalOf(ctx context.Context) (rehearsal.Plan, error) {
 	self := &corev1.Pod{}
-	err := t.Rehearsal.Live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: t.Rehearsal.Pod}, self)
+	err := t.Rehearsal.Live.Get(ctx, client.ObjectKey{Namespace: t.s.namespaces.Operator, Name: t.Rehearsal.Pod}, self)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return rehearsal.Plan{Omitted: []string{"any Deployment, because the image of the installer is unknown: " + err.Error()}}, nil

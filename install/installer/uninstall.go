@@ -97,7 +97,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		setUninstalled(&outcome, retained)
+		setUninstalled(&outcome, s.namespaces, retained)
 	}
 	return r.report(ctx, s.Cluster, outcome, "")
 }
@@ -156,8 +156,8 @@ func (r *Reconciler) pausedUninstall(ctx context.Context, s state) status.Outcom
 }
 
 // setUninstalled sets the outcome of a finished uninstall, with the retained CRDs.
-func setUninstalled(outcome *status.Outcome, retained []string) {
-	outcome.Reason, outcome.Related = reason.Uninstalled, relatedAfterUninstall(retained)
+func setUninstalled(outcome *status.Outcome, of v1alpha1.Namespaces, retained []string) {
+	outcome.Reason, outcome.Related = reason.Uninstalled, relatedAfterUninstall(of, retained)
 	outcome.Message = fmt.Sprintf("nothing is installed, because ClusterAPI %q does not exist", v1alpha1.ClusterAPIName)
 	if len(retained) > 0 {
 		outcome.Message += "; CRDs retained because of their instances: " + strings.Join(retained, ", ") + "; " + withoutControllers
@@ -165,8 +165,8 @@ func setUninstalled(outcome *status.Outcome, retained []string) {
 }
 
 // relatedAfterUninstall returns the related objects when only these CRDs are left.
-func relatedAfterUninstall(crds []string) []configv1.ObjectReference {
-	return slices.DeleteFunc(status.RelatedObjects(nil, crds), func(ref configv1.ObjectReference) bool {
+func relatedAfterUninstall(of v1alpha1.Namespaces, crds []string) []configv1.ObjectReference {
+	return slices.DeleteFunc(status.RelatedObjects(of, nil, crds), func(ref configv1.ObjectReference) bool {
 		return ref.Group == v1alpha1.Prefix
 	})
 }

@@ -18,6 +18,8 @@ import (
 // version is a version as its revision ConfigMaps store it.
 type version struct {
 	name string
+	// namespaces are the namespaces of the installation.
+	namespaces v1alpha1.Namespaces
 	// owner is the version that the checks and the components without an owner of their own name as
 	// their owner, and number is its revision number. It differs from name if the version adopted the
 	// objects of an older version as a whole.
@@ -110,7 +112,7 @@ func (s state) read(name string) (version, error) {
 		return version{}, err
 	}
 	secrets, _ := revision.SecretsOf(name, s.secrets) // plan compares the digest
-	return version{name: name, owner: owner, number: number, digest: stored.Digest.String(), stored: stored, secrets: secrets}, nil
+	return version{name: name, namespaces: s.namespaces, owner: owner, number: number, digest: stored.Digest.String(), stored: stored, secrets: secrets}, nil
 }
 
 // installedAs returns the version that the objects of a version name as their owner.

@@ -42,7 +42,7 @@ func storedVersion(t *testing.T, name string, objects ...*unstructured.Unstructu
 	if err != nil {
 		t.Fatal(err)
 	}
-	configMap := revision.ConfigMaps(name, metav1.OwnerReference{}, stored)[0]
+	configMap := revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, name, metav1.OwnerReference{}, stored)[0]
 	return v1alpha1.Version{
 		Name: name, Revision: number, ManifestsDigest: v1alpha1.Digest(stored.Digest), Components: []v1alpha1.Component{{Name: "core", Type: "core"}},
 	}, *configMap
@@ -60,7 +60,7 @@ func machines() *unstructured.Unstructured {
 func stateOf(versions []v1alpha1.Version, configMaps ...corev1.ConfigMap) state {
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
 	cluster.Status = v1alpha1.ClusterAPIStatus{Versions: versions, CurrentVersion: versions[0].Name, DesiredVersion: versions[len(versions)-1].Name}
-	return state{Snapshot: snapshot.Snapshot{Cluster: cluster, ConfigMaps: configMaps}}
+	return state{namespaces: v1alpha1.OpenShiftNamespaces, Snapshot: snapshot.Snapshot{Cluster: cluster, ConfigMaps: configMaps}}
 }
 
 func TestLoad_OfTheStatus(t *testing.T) {
@@ -152,7 +152,7 @@ func TestTrust_IsPartOfTheKey(t *testing.T) {
 	keys := sets.New(p.key())
 	for range 2 { // each has another authority
 		cluster := fake.NewClientBuilder().Build()
-		applier := &Applier{Certificates: servingcert.Issuer{Reader: cluster, Writer: cluster}}
+		applier := &Applier{Certificates: servingcert.Issuer{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Reader: cluster, Writer: cluster}}
 		if err := applier.Certificates.Prepare(t.Context(), p.requesting()); err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,8 @@ import (
 
 // Access is the installer's access to the instances of CRDs. It is not safe for concurrent use.
 type Access struct {
+	// Namespace is the namespace of the installer and of its service account.
+	Namespace string
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Writer writes to the API server.

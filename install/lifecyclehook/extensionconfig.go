@@ -38,14 +38,14 @@ func newExtensionConfig(version string) *unstructured.Unstructured {
 }
 
 // desired returns the fields of the ExtensionConfig that the installer applies. All served versions have them.
-func desired(version string, caBundle []byte, series capicontract.Series) *unstructured.Unstructured {
+func desired(namespace, version string, caBundle []byte, series capicontract.Series) *unstructured.Unstructured {
 	config := newExtensionConfig(version)
 	config.SetAnnotations(map[string]string{coreSeriesAnnotation: series.String()})
 	config.Object["spec"] = map[string]any{
 		"namespaceSelector": map[string]any{}, // without a selector no Cluster matches; only the webhook of Cluster API sets a default
 		"clientConfig": map[string]any{
 			"caBundle": base64.StdEncoding.EncodeToString(caBundle),
-			"service":  map[string]any{"namespace": v1alpha1.OperatorNamespace, "name": Name, "port": int64(ServicePort)},
+			"service":  map[string]any{"namespace": namespace, "name": Name, "port": int64(ServicePort)},
 		},
 	}
 	return config

@@ -76,8 +76,8 @@ func TestDiscovered_DependsOnTheOldestCoreProvider(t *testing.T) {
 }
 
 func TestApplied(t *testing.T) {
-	want := desired("v1beta2", []byte("ca"), capicontract.Series{Major: 1, Minor: 14})
-	same := desired("v1beta2", []byte("ca"), capicontract.Series{Major: 1, Minor: 14})
+	want := desired(v1alpha1.OpenShiftNamespaces.Operator, "v1beta2", []byte("ca"), capicontract.Series{Major: 1, Minor: 14})
+	same := desired(v1alpha1.OpenShiftNamespaces.Operator, "v1beta2", []byte("ca"), capicontract.Series{Major: 1, Minor: 14})
 	same.SetAnnotations(map[string]string{coreSeriesAnnotation: "1.14", "note": "of an administrator"})
 	same.Object["spec"].(map[string]any)["settings"] = map[string]any{"a": "b"}
 	if !applied(same, want) {
@@ -85,10 +85,10 @@ func TestApplied(t *testing.T) {
 	}
 	for name, other := range map[string]func() bool{
 		"another CA": func() bool {
-			return applied(desired("v1beta2", []byte("other"), capicontract.Series{Major: 1, Minor: 14}), want)
+			return applied(desired(v1alpha1.OpenShiftNamespaces.Operator, "v1beta2", []byte("other"), capicontract.Series{Major: 1, Minor: 14}), want)
 		},
 		"another series": func() bool {
-			return applied(desired("v1beta2", []byte("ca"), capicontract.Series{Major: 1, Minor: 12}), want)
+			return applied(desired(v1alpha1.OpenShiftNamespaces.Operator, "v1beta2", []byte("ca"), capicontract.Series{Major: 1, Minor: 12}), want)
 		},
 		"without a spec": func() bool { return applied(newExtensionConfig("v1beta2"), want) },
 		"without a selector": func() bool {

@@ -106,7 +106,7 @@ func (r *Registration) apply(ctx context.Context, cluster *v1alpha1.ClusterAPI) 
 	if err != nil {
 		return err
 	}
-	want := desired(version, authority.Bundle(), CoreSeries(cluster))
+	want := desired(r.Issuer.Namespace, version, authority.Bundle(), CoreSeries(cluster))
 	if !missing && applied(existing, want) {
 		return nil
 	}

@@ -161,7 +161,7 @@ func TestHandler_Answers(t *testing.T) {
 // A client that trusts the CA bundle of the day before accepts the certificate of each day for five years, and while the
 // CA cannot be read.
 func TestCertificate_FollowsTheCA(t *testing.T) {
-	names := servingcert.Names(v1alpha1.OperatorNamespace, Name)
+	names := servingcert.Names(v1alpha1.OpenShiftNamespaces.Operator, Name)
 	authority, now, broken := servingcert.Authority{}, start, false
 	serving := &Certificate{Names: names, Now: func() time.Time { return now }, Authority: func(context.Context) (servingcert.Authority, error) {
 		if broken {

@@ -13,7 +13,7 @@ import (
 )
 
 // Read reads the input of a decision. A missing ClusterAPI object means that nothing is installed.
-func Read(ctx context.Context, reader client.Reader) (State, error) {
+func Read(ctx context.Context, namespace string, reader client.Reader) (State, error) {
 	state := State{Cluster: &v1alpha1.ClusterAPI{}}
 	err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, state.Cluster)
 	if client.IgnoreNotFound(err) != nil {
@@ -24,9 +24,9 @@ func Read(ctx context.Context, reader client.Reader) (State, error) {
 		return state, nil
 	}
 	stored := &corev1.ConfigMap{}
-	err = reader.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: desired}, stored)
+	err = reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: desired}, stored)
 	if client.IgnoreNotFound(err) != nil {
-		return State{}, fmt.Errorf("reading revision ConfigMap %s/%s: %w", v1alpha1.OperatorNamespace, desired, err)
+		return State{}, fmt.Errorf("reading revision ConfigMap %s/%s: %w", namespace, desired, err)
 	}
 	state.Stored = stored.CreationTimestamp.Time
 	return state, nil

@@ -23,7 +23,7 @@ func TestRead(t *testing.T) {
 	configMap := func(namespace, name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(start)}}
 	}
-	stored := configMap(v1alpha1.OperatorNamespace, "1.1.0-2")
+	stored := configMap(v1alpha1.OpenShiftNamespaces.Operator, "1.1.0-2")
 	unavailable := errors.New("unavailable")
 	for name, test := range map[string]struct {
 		objects []client.Object
@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 	}{
 		"no ClusterAPI object":            {nil, nil, time.Time{}, nil},
 		"a rollout":                       {[]client.Object{cluster("1.0.0-1", "1.1.0-2"), stored}, nil, start, nil},
-		"a rollout that is not stored":    {[]client.Object{cluster("1.0.0-1", "1.1.0-2"), configMap(v1alpha1.OperatorNamespace, "1.0.0-1"), configMap("default", "1.1.0-2")}, nil, time.Time{}, nil},
+		"a rollout that is not stored":    {[]client.Object{cluster("1.0.0-1", "1.1.0-2"), configMap(v1alpha1.OpenShiftNamespaces.Operator, "1.0.0-1"), configMap("default", "1.1.0-2")}, nil, time.Time{}, nil},
 		"an installed version":            {[]client.Object{cluster("1.1.0-2", "1.1.0-2"), stored}, &corev1.ConfigMap{}, time.Time{}, nil},
 		"no version":                      {[]client.Object{cluster("", "")}, &corev1.ConfigMap{}, time.Time{}, nil},
 		"an unreadable ClusterAPI object": {nil, &v1alpha1.ClusterAPI{}, time.Time{}, unavailable},
@@ -54,7 +54,7 @@ func TestRead(t *testing.T) {
 					return c.Get(ctx, key, object, options...)
 				},
 			}).Build()
-			state, err := Read(t.Context(), reader)
+			state, err := Read(t.Context(), v1alpha1.OpenShiftNamespaces.Operator, reader)
 			if !errors.Is(err, test.err) || !state.Stored.Equal(test.want) || err == nil && (state.Cluster.Name != "") != (test.objects != nil) {
 				t.Errorf("got %+v, %v, want %v, %v", state, err, test.want, test.err)
 			}

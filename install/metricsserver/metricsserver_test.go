@@ -146,7 +146,7 @@ func TestServer_AuthorizesClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resource := range []schema.GroupResource{{Group: "authentication.k8s.io", Resource: "tokenreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}} {
-		cluster.AwaitAllowed(t, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + v1alpha1.OperatorNamespace + ":" + v1alpha1.ServiceAccountName, ResourceAttributes: &authorizationv1.ResourceAttributes{
+		cluster.AwaitAllowed(t, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + v1alpha1.OpenShiftNamespaces.Operator + ":" + v1alpha1.ServiceAccountName, ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: resource.Group, Resource: resource.Resource, Verb: "create",
 		}})
 	}

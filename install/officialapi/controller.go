@@ -27,6 +27,8 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
+	// Namespace is the namespace of the installer.
+	Namespace string
 	// Source reads the official object.
 	Source *Source
 }
@@ -64,7 +66,7 @@ func applied(official *operatorv1alpha1.ClusterAPI) bool {
 func (r *Reconciler) contents(ctx context.Context) Contents {
 	return func(version string) (operand.Set, error) {
 		configMaps := &corev1.ConfigMapList{}
-		if err := r.Client.List(ctx, configMaps, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+		if err := r.Client.List(ctx, configMaps, client.InNamespace(r.Namespace)); err != nil {
 			return operand.Set{}, fmt.Errorf("listing revision ConfigMaps: %w", err)
 		}
 		stored, err := installrevision.FromConfigMaps(version, configMaps.Items)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -58,7 +57,7 @@ func checkStrings(obj *unstructured.Unstructured) (errs []error) {
 
 func checkNamespace(obj *unstructured.Unstructured, defined object.Scopes) error {
 	if obj.GetNamespace() == "" && defined.Of(object.GroupKind(obj)) == object.ScopeNamespaced {
-		return fmt.Errorf("metadata.namespace is missing; providers live in %s", v1alpha1.OperandNamespace)
+		return errors.New("metadata.namespace is missing: want the namespace of the providers")
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ const (
 )
 
 // ActionFor returns the action for the object of a version and the actual object in
-// the cluster; actual is nil if it does not exist.
-func ActionFor(desired, actual *unstructured.Unstructured) Action {
+// the cluster; actual is nil if it does not exist. namespace is the namespace of the installer.
+func ActionFor(namespace string, desired, actual *unstructured.Unstructured) Action {
 	switch {
 	case actual == nil:
 		return Create
@@ -45,7 +45,7 @@ func ActionFor(desired, actual *unstructured.Unstructured) Action {
 			return Adopt
 		}
 		return AdoptAndChange
-	case revision.Owner(actual) == "":
+	case revision.Owner(namespace, actual) == "":
 		return Collide
 	case within(fields(desired), actual.Object):
 		return Keep

@@ -64,7 +64,7 @@ func TestActionFor(t *testing.T) {
 			o.SetAnnotations(map[string]string{"capi-operator.openshift.io/adopt-existing": "always"})
 		}), predecessor.Adopt},
 	} {
-		if got := predecessor.ActionFor(desired, test.actual); got != test.want {
+		if got := predecessor.ActionFor(v1alpha1.OpenShiftNamespaces.Operator, desired, test.actual); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestActionFor_ComparesLists(t *testing.T) {
 		"a further item":    {service(port(443), port(8443), port(9443)), predecessor.Change},
 		"another order":     {service(port(8443), port(443)), predecessor.Change},
 	} {
-		if got := predecessor.ActionFor(desired, test.actual); got != test.want {
+		if got := predecessor.ActionFor(v1alpha1.OpenShiftNamespaces.Operator, desired, test.actual); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

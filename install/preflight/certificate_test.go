@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
@@ -30,7 +31,7 @@ func TestCheck_SecretOfAnotherIssuer(t *testing.T) {
 		if test.secret != "" {
 			c.objects = append(c.objects, read(t, "{apiVersion: v1, kind: Secret, metadata: {name: cert, namespace: capi, "+test.secret+"}}"))
 		}
-		found, err := Check(t.Context(), c, Release{Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}})
+		found, err := Check(t.Context(), c, Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}})
 		var got []string
 		for _, finding := range found {
 			got = append(got, finding.Message)

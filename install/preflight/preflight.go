@@ -46,6 +46,8 @@ func (f Finding) Blocks() bool { return f.Reason != "" && !f.Accepted }
 
 // Release is a release that is going to be installed.
 type Release struct {
+	// Namespace is the namespace of the installer.
+	Namespace string
 	// Version is the release version.
 	Version string
 	// Phases have the objects that are going to be written, and Unchanged the other objects of the release. Their CRDs may be packed.
@@ -169,13 +171,13 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 		one.err, one.missing = err, err == nil && actual == nil
 		return one
 	}
-	switch action := predecessor.ActionFor(one.desired, actual); {
+	switch action := predecessor.ActionFor(r.Namespace, one.desired, actual); {
 	case action == predecessor.Collide && !v1alpha1.AllowsAdoption(one.desired.GetAnnotations()) && (r.Adoptable == nil || !r.Adoptable(actual)):
 		one.collides = &collision.Object{Identity: object.IdentityOf(one.desired), Owner: collision.OwnerOf(actual)}
 	case object.IsCRD(one.desired):
 		return r.judgeCRD(ctx, cluster, one, actual)
 	case action == predecessor.Change || action == predecessor.AdoptAndChange:
-		one.rolls = rolls(one.desired, actual)
+		one.rolls = r.rolls(one.desired, actual)
 		return one.reject(ctx, cluster, cluster.Rejection(ctx, one.desired, actual))
 	}
 	return one

@@ -129,7 +129,7 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 			if test.actual != "" {
 				c.objects = append(c.objects, read(t, test.actual))
 			}
-			release := Release{Version: "1.0.0", Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}}
+			release := Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Version: "1.0.0", Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}}
 			if test.installed != "" {
 				installed := read(t, test.installed)
 				release.InstalledCRD = func(string) *unstructured.Unstructured { return installed }
@@ -175,7 +175,7 @@ func TestCheck_AcceptedRisks(t *testing.T) {
 	t.Parallel()
 	c := &cluster{instance: "it has instances", objects: []*unstructured.Unstructured{read(t, crd(ours, "{a: {type: string}}", "v1,storage"))}}
 	for release, blocks := range map[string]bool{"1.0.0": false, "1.0.1": true} {
-		found, err := Check(t.Context(), c, Release{
+		found, err := Check(t.Context(), c, Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator,
 			Version: release, Accepted: []v1alpha1.AcceptedRisk{{Name: v1alpha1.BreakingCRDChange, Release: "1.0.0"}},
 			Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, crd("", "{}", "v1,storage"))}}},
 		})

@@ -181,7 +181,7 @@ func Surge(spec appsv1.DeploymentSpec) int {
 }
 
 // rolls reports whether an installed Deployment has all its pods, and gets another pod template.
-func rolls(desired, actual *unstructured.Unstructured) bool {
+func (r Release) rolls(desired, actual *unstructured.Unstructured) bool {
 	if object.GroupKind(desired) != object.Deployment {
 		return false
 	}
@@ -192,5 +192,5 @@ func rolls(desired, actual *unstructured.Unstructured) bool {
 	number, s := *deployment.Spec.Replicas, deployment.Status
 	ended := s.ObservedGeneration == deployment.Generation && s.Replicas == number && s.UpdatedReplicas == number && s.AvailableReplicas == number
 	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": object.MapAt(desired.Object, "spec", "template")}}}
-	return ended && predecessor.ActionFor(template, actual) == predecessor.Change
+	return ended && predecessor.ActionFor(r.Namespace, template, actual) == predecessor.Change
 }

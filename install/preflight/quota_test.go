@@ -73,7 +73,7 @@ func TestCheck_Quotas(t *testing.T) {
 			for _, text := range test.actual {
 				c.objects = append(c.objects, read(t, text))
 			}
-			release := Release{Version: "1.0.0"}
+			release := Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Version: "1.0.0"}
 			for i, text := range test.desired {
 				desired := read(t, text)
 				unstructured.RemoveNestedField(desired.Object, "status")

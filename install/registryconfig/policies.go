@@ -12,7 +12,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 )
 
@@ -22,6 +21,8 @@ import (
 // that a change applies to the next image without a restart. Missing kinds are
 // ignored.
 type Policies struct {
+	// Namespace is the namespace of the ImagePolicies: the one of the providers.
+	Namespace string
 	// Reader reads from the API server, not from a cache; nil if there is no
 	// cluster.
 	Reader client.Reader
@@ -107,7 +108,7 @@ func (p *Policies) readCluster(ctx context.Context, file *policy.Policy) (*polic
 	forAll, forNamespace := &configv1.ClusterImagePolicyList{}, &configv1.ImagePolicyList{}
 	err := errors.Join(
 		ignoreMissing("the ClusterImagePolicies", p.Reader.List(ctx, forAll)),
-		ignoreMissing("the ImagePolicies of namespace "+v1alpha1.OperandNamespace, p.Reader.List(ctx, forNamespace, client.InNamespace(v1alpha1.OperandNamespace))),
+		ignoreMissing("the ImagePolicies of namespace "+p.Namespace, p.Reader.List(ctx, forNamespace, client.InNamespace(p.Namespace))),
 	)
 	if err != nil {
 		return nil, err

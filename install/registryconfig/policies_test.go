@@ -103,7 +103,7 @@ func TestPolicies_OfTheCluster(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"default": [{"type": "reject"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	policies := &registryconfig.Policies{Reader: o, File: file}
+	policies := &registryconfig.Policies{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Reader: o, File: file}
 	p, err := policies.Policy(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestPolicies_OfTheCluster(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v", image, got, err, want)
 		}
 	}
-	if len(o.namespaces) != 1 || o.namespaces[0] != v1alpha1.OperandNamespace {
+	if len(o.namespaces) != 1 || o.namespaces[0] != v1alpha1.OpenShiftNamespaces.Operand {
 		t.Errorf("ImagePolicies of %q, want those of the namespace of the providers", o.namespaces)
 	}
 	before := o.reads

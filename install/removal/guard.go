@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -47,7 +46,9 @@ const defaultPolicyDelay = 2 * time.Second
 type policy struct {
 	live   client.Reader
 	writer client.Writer
-	state  *instance.Temporary
+	// namespace is the namespace of the installer, in which dry runs ask the policy.
+	namespace string
+	state     *instance.Temporary
 	// delay is the time until all API servers enforce it.
 	delay time.Duration
 }
@@ -146,7 +147,7 @@ func createRule(group, resource string) admissionv1.NamedRuleWithOperations {
 // enforces reports whether the policy rejects a ConfigMap named id with the given
 // message.
 func (p policy) enforces(ctx context.Context, message, id string) bool {
-	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: id}}
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: id}}
 	err := p.writer.Create(ctx, probe, client.DryRunAll)
 	var denied apierrors.APIStatus
 	if !errors.As(err, &denied) || denied.Status().Details == nil {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/instance"
 )
@@ -129,7 +130,7 @@ func (c *guardedCluster) listInstances(list *metav1.PartialObjectMetadataList) e
 
 // writer returns a writer that deletes CRDs of the cluster.
 func (c *guardedCluster) writer() guardedWriter {
-	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: c, Writer: c, Instances: &instance.Access{Live: c, Writer: c}}
+	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: c, Writer: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}}
 	return guardedWriter{c, &deletionGuard{policy: remover.policy(), instances: remover.Instances, crd: remover.crds(), version: "4.22.0-1", crds: []*unstructured.Unstructured{machines()}}}
 }
 

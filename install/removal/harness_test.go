@@ -22,7 +22,7 @@ import (
 const machinesCRD = "machines.x.io"
 
 // owners are the installer's.
-var owners = engine.NewOwners(scheme.Scheme)
+var owners = engine.NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator)
 
 // settings returns a ConfigMap.
 func settings(name string) *unstructured.Unstructured {
@@ -73,10 +73,11 @@ func (noWatches) Free(context.Context, client.Object) error { return nil }
 func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Scheme: scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster, Namespaces: engine.Namespaces{v1alpha1.OperandNamespace},
+		Namespace: v1alpha1.OpenShiftNamespaces.Operator,
+		Scheme:    scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Remover{Engine: applier, Live: cluster, Metadata: cluster, Writer: cluster, Instances: &instance.Access{Live: cluster, Writer: cluster}}
+	return &Remover{Engine: applier, Live: cluster, Metadata: cluster, Writer: cluster, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: cluster, Writer: cluster}}
 }

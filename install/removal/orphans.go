@@ -155,7 +155,7 @@ func (o Orphans) inNamespace(ctx context.Context, kind schema.GroupVersionKind, 
 	for i := range list.Items {
 		obj := &list.Items[i]
 		obj.SetGroupVersionKind(kind)
-		if version := revision.Owner(obj); version != "" && !known.Has(version) && isWritten(obj) {
+		if version := revision.Owner(o.Owners.Namespace, obj); version != "" && !known.Has(version) && isWritten(obj) {
 			found = append(found, Orphan{obj, version})
 		}
 	}

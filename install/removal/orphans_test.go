@@ -148,12 +148,12 @@ func (k kinds) ServerPreferredResources() ([]*metav1.APIResourceList, error) { r
 func TestOrphans_Find(t *testing.T) {
 	written := func(name, version, manager string) client.Object {
 		obj := controlledBy(t, version, settings(name))
-		obj.SetNamespace(v1alpha1.OperandNamespace)
+		obj.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}})
 		return obj
 	}
 	free := settings("free")
-	free.SetNamespace(v1alpha1.OperandNamespace)
+	free.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 	free.SetLabels(map[string]string{engine.ManagedByLabel: v1alpha1.Prefix})
 	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithReturnManagedFields().WithObjects(
 		written("orphan", "4.21.0-7", v1alpha1.FieldOwner), written("other", "4.21.0-7", v1alpha1.FieldOwner), written("known", "4.22.0-1", v1alpha1.FieldOwner), written("copied", "4.21.0-7", "kubectl"), free,

@@ -42,5 +42,5 @@ type Remover struct {
 func (r *Remover) crds() crds { return crds{r.Live, r.Writer, r.Engine.Owners} }
 
 func (r *Remover) policy() policy {
-	return policy{r.Live, r.Writer, &r.guarded, cmp.Or(r.PolicyDelay, defaultPolicyDelay)}
+	return policy{r.Live, r.Writer, r.Instances.Namespace, &r.guarded, cmp.Or(r.PolicyDelay, defaultPolicyDelay)}
 }

@@ -250,11 +250,11 @@ func TestRemover_EnforcesThePolicy(t *testing.T) {
 		dryRun := false
 		writer := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
-				dryRun = o.GetName() == "id" && o.GetNamespace() == v1alpha1.OperatorNamespace && (&client.CreateOptions{}).ApplyOptions(options).DryRun != nil
+				dryRun = o.GetName() == "id" && o.GetNamespace() == v1alpha1.OpenShiftNamespaces.Operator && (&client.CreateOptions{}).ApplyOptions(options).DryRun != nil
 				return test.err
 			},
 		}).Build()
-		if got := (policy{writer: writer}).enforces(t.Context(), "deleting CRDs (id)", "id"); got != test.want || !dryRun {
+		if got := (policy{writer: writer, namespace: v1alpha1.OpenShiftNamespaces.Operator}).enforces(t.Context(), "deleting CRDs (id)", "id"); got != test.want || !dryRun {
 			t.Errorf("%s: enforced %t, want %t; dry run %t", name, got, test.want, dryRun)
 		}
 	}
@@ -262,10 +262,10 @@ func TestRemover_EnforcesThePolicy(t *testing.T) {
 
 // Guarantee G1 assumes two seconds between the API servers.
 func TestPolicyDelay_Default(t *testing.T) {
-	if got := (&Remover{}).policy().delay.Seconds(); got != 2 {
+	if got := (&Remover{Instances: &instance.Access{}}).policy().delay.Seconds(); got != 2 {
 		t.Errorf("the default is %v s, want 2", got)
 	}
-	if got := (&Remover{PolicyDelay: 7}).policy().delay; got != 7 {
+	if got := (&Remover{Instances: &instance.Access{}, PolicyDelay: 7}).policy().delay; got != 7 {
 		t.Errorf("the option is ignored: %v", got)
 	}
 }
@@ -328,7 +328,7 @@ func TestPass_LiftsTheGuard(t *testing.T) {
 // A policy that cannot be deleted is deleted by the next reconcile.
 func TestLiftGuard_Retries(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, deletionPolicyName, nil)
-	remover := &Remover{Live: answer{forbidden}}
+	remover := &Remover{Live: answer{forbidden}, Instances: &instance.Access{}}
 	if err := remover.policy().lift(t.Context()); err == nil || remover.guarded.Checked {
 		t.Errorf("error %v, checked %t", err, remover.guarded.Checked)
 	}

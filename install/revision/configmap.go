@@ -26,13 +26,13 @@ const (
 	dataKey = "manifests.json.zst"
 )
 
-// ConfigMaps returns the ConfigMaps of a version: the revision ConfigMap with the
+// ConfigMaps returns the ConfigMaps of a version in the installer's namespace: the revision ConfigMap with the
 // name of the version and, if the stored set does not fit into it, further parts
 // named <name>.1 and so on. They are immutable. A finalizer preserves each one
 // until the teardown is complete, because the teardown needs their objects. owner
 // is the controller of the revision ConfigMap. Once the revision ConfigMap is
 // created, call SetOwner for the other parts.
-func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
+func ConfigMaps(namespace, name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
 	chunks := slices.Collect(slices.Chunk(stored.Data, chunkSize))
 	if len(chunks) == 0 {
 		chunks = [][]byte{nil}
@@ -42,7 +42,7 @@ func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*core
 		configMaps[i] = &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace:   v1alpha1.OperatorNamespace,
+				Namespace:   namespace,
 				Name:        partName(name, i),
 				Labels:      map[string]string{v1alpha1.RevisionPartLabel: name},
 				Annotations: map[string]string{v1alpha1.ManifestsDigestAnnotation: stored.Digest.String()},

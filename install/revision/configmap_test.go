@@ -36,7 +36,7 @@ func storedOf(length int) Stored {
 // written returns the ConfigMaps of a stored form as they are read back.
 func written(stored Stored) []corev1.ConfigMap {
 	out := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}}}
-	for _, configMap := range ConfigMaps(testVersion, testOwner, stored) {
+	for _, configMap := range ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, testVersion, testOwner, stored) {
 		out = append(out, *configMap)
 	}
 	return out
@@ -59,17 +59,17 @@ func TestConfigMaps_OneIfItFits(t *testing.T) {
 		Immutable:  new(true),
 		BinaryData: map[string][]byte{"manifests.json.zst": stored.Data},
 	}
-	if diff := cmp.Diff([]*corev1.ConfigMap{want}, ConfigMaps(testVersion, testOwner, stored)); diff != "" {
+	if diff := cmp.Diff([]*corev1.ConfigMap{want}, ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, testVersion, testOwner, stored)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if most := ConfigMaps(testVersion, testOwner, storedOf(chunkSize)); len(most) != 1 {
+	if most := ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, testVersion, testOwner, storedOf(chunkSize)); len(most) != 1 {
 		t.Errorf("%d bytes need %d ConfigMaps, want 1", chunkSize, len(most))
 	}
 }
 
 func TestConfigMaps_PartsOfALargeSet(t *testing.T) {
 	stored := storedOf(2*chunkSize + 1)
-	configMaps := ConfigMaps(testVersion, testOwner, stored)
+	configMaps := ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, testVersion, testOwner, stored)
 	if len(configMaps) != 3 {
 		t.Fatalf("%d ConfigMaps, want 3", len(configMaps))
 	}
@@ -119,7 +119,7 @@ func TestFromConfigMaps_RoundTrip(t *testing.T) {
 
 func TestConfigMaps_CopyTheData(t *testing.T) {
 	stored := storedOf(chunkSize + 10)
-	configMaps := ConfigMaps(testVersion, testOwner, stored)
+	configMaps := ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, testVersion, testOwner, stored)
 	configMaps[0].BinaryData[dataKey][0]++
 	_ = append(configMaps[0].BinaryData[dataKey], 1)
 	if digest.FromBytes(stored.Data) != stored.Digest {

@@ -59,7 +59,7 @@ func ExampleFromConfigMaps() {
 		panic(err)
 	}
 	var existing []corev1.ConfigMap
-	for _, configMap := range revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored) {
+	for _, configMap := range revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1", metav1.OwnerReference{}, stored) {
 		existing = append(existing, *configMap)
 	}
 	found, err := revision.FromConfigMaps("4.22.0-1", existing)

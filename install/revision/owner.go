@@ -18,9 +18,9 @@ const OwnerKind = "ConfigMap"
 // the objects keep their owner when a deleted ConfigMap is recreated. Names are never reused.
 func OwnerUID(version string) types.UID { return types.UID("revision-" + version) }
 
-// Owner returns the version of this installer that controls an object; empty if there is none. Unlike the owner handling of
+// Owner returns the version of the installer in a namespace that controls an object; empty if there is none. Unlike the owner handling of
 // boxcutter, it compares the namespace: an installation with another namespace has versions of the same name.
-func Owner(obj metav1.Object) string {
+func Owner(namespace string, obj metav1.Object) string {
 	var owners []struct {
 		Kind, Namespace, Name string
 		UID                   types.UID
@@ -30,7 +30,7 @@ func Owner(obj metav1.Object) string {
 		return ""
 	}
 	for _, owner := range owners {
-		if owner.Controller && owner.Namespace == v1alpha1.OperatorNamespace && owner.Kind == OwnerKind && owner.UID == OwnerUID(owner.Name) {
+		if owner.Controller && owner.Namespace == namespace && owner.Kind == OwnerKind && owner.UID == OwnerUID(owner.Name) {
 			return owner.Name
 		}
 	}

@@ -26,7 +26,7 @@ func Secret(first *corev1.ConfigMap, secrets setting.Secrets) *corev1.Secret {
 	secret := &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: v1alpha1.OperatorNamespace,
+			Namespace: first.Namespace,
 			Name:      first.Name,
 			Labels:    map[string]string{v1alpha1.RevisionPartLabel: first.Name},
 		},
@@ -53,12 +53,12 @@ func SecretsOf(version string, secrets []corev1.Secret) (setting.Secrets, error)
 
 // SecretError reports that the Secret of a version, which has values of its objects, is missing or modified.
 type SecretError struct {
-	Version string
+	Namespace, Version string
 	// Expected is the digest in the stored set.
 	Expected digest.Digest
 }
 
 func (e *SecretError) Error() string {
 	return fmt.Sprintf("version %s: Secret %s/%s, which has values of the objects, is missing or modified; a new version replaces it as soon as the Secrets in spec.components can be read",
-		e.Version, v1alpha1.OperatorNamespace, e.Version)
+		e.Version, e.Namespace, e.Version)
 }

@@ -36,6 +36,8 @@ const RecheckInterval = 10 * time.Minute
 
 // Issuer issues certificates with the authority in the cluster.
 type Issuer struct {
+	// Namespace is the namespace of the installer, with the Secret of the authority.
+	Namespace string
 	// Reader reads Secrets and Services from the API server, not from a cache.
 	Reader client.Reader
 	// Writer writes Secrets.
@@ -180,7 +182,7 @@ func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstr
 
 // read reads the Secret of the authority. If it does not exist, the returned Secret has its name.
 func (i Issuer) read(ctx context.Context) (*corev1.Secret, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: SecretName}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: SecretName}}
 	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if err != nil && !apierrors.IsNotFound(err) {
 		err = fmt.Errorf("reading Secret %s/%s with the CA of webhooks: %w", secret.Namespace, secret.Name, err)

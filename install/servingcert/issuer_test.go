@@ -53,7 +53,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 			return errors.Join(count(), c.Update(ctx, object, options...))
 		},
 	}).Build()
-	b.Issuer = Issuer{Reader: b.Client, Writer: b.Client, Now: func() time.Time { return b.clock }}
+	b.Issuer = Issuer{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Reader: b.Client, Writer: b.Client, Now: func() time.Time { return b.clock }}
 	return b
 }
 
@@ -199,7 +199,7 @@ func TestIssuer_Rejects(t *testing.T) {
 		}
 	}
 	b.err = nil
-	damaged := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: SecretName}}
+	damaged := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: SecretName}}
 	if err := newBed(t, damaged).Prepare(t.Context(), []*unstructured.Unstructured{webhookService()}); err == nil || !strings.Contains(err.Error(), "delete the Secret") {
 		t.Errorf("a damaged CA: %v", err)
 	}

@@ -40,8 +40,8 @@ func (s Snapshot) Uninstalling() bool {
 
 // Read reads a snapshot. cache may be stale; live reads from the API server. The
 // ClusterAPI object is read last, so that it is at least as new as the ConfigMaps.
-func Read(ctx context.Context, cache, live client.Reader) (Snapshot, error) {
-	configMaps, err := ConfigMaps(ctx, cache, live)
+func Read(ctx context.Context, namespace string, cache, live client.Reader) (Snapshot, error) {
+	configMaps, err := ConfigMaps(ctx, namespace, cache, live)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -69,24 +69,24 @@ func readClusterAPI(ctx context.Context, live client.Reader) (*v1alpha1.ClusterA
 // ConfigMaps returns the ConfigMaps in the operator's namespace. It reads them from
 // the cache if the cache has the versions that the API server lists, and otherwise
 // from the API server.
-func ConfigMaps(ctx context.Context, cache, live client.Reader) ([]corev1.ConfigMap, error) {
+func ConfigMaps(ctx context.Context, namespace string, cache, live client.Reader) ([]corev1.ConfigMap, error) {
 	current := &metav1.PartialObjectMetadataList{}
 	current.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := live.List(ctx, current, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
-		return nil, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
+	if err := live.List(ctx, current, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing ConfigMaps in %s: %w", namespace, err)
 	}
-	cached, err := listConfigMaps(ctx, cache)
+	cached, err := listConfigMaps(ctx, namespace, cache)
 	if err != nil || maps.Equal(resourceVersions(cached), resourceVersions(current.Items)) {
 		return cached, err
 	}
-	return listConfigMaps(ctx, live)
+	return listConfigMaps(ctx, namespace, live)
 }
 
 // listConfigMaps lists the ConfigMaps in the operator's namespace.
-func listConfigMaps(ctx context.Context, reader client.Reader) ([]corev1.ConfigMap, error) {
+func listConfigMaps(ctx context.Context, namespace string, reader client.Reader) ([]corev1.ConfigMap, error) {
 	list := &corev1.ConfigMapList{}
-	if err := reader.List(ctx, list, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
-		return nil, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
+	if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing ConfigMaps in %s: %w", namespace, err)
 	}
 	return list.Items, nil
 }

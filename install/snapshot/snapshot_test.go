@@ -123,7 +123,7 @@ func TestRead_IsTheStateOfTheAPIServer(t *testing.T) {
 			"fall back": func(t *rapid.T) { cache.content = rapid.SampledFrom(h.states).Draw(t, "state of the cache") },
 			"": func(t *rapid.T) { // after each change
 				live.content = h.now()
-				got, err := Read(t.Context(), cache, live)
+				got, err := Read(t.Context(), v1alpha1.OpenShiftNamespaces.Operator, cache, live)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -190,7 +190,7 @@ func TestRead_FailedRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.live.reader = &reader{installed()}
-			got, err := Read(t.Context(), test.cache, test.live)
+			got, err := Read(t.Context(), v1alpha1.OpenShiftNamespaces.Operator, test.cache, test.live)
 			if (err != nil) != test.failed {
 				t.Fatalf("error is %v, want one: %t", err, test.failed)
 			}
@@ -206,7 +206,7 @@ func TestRead_ClusterAPIAfterConfigMaps(t *testing.T) {
 	cache, live := &faulty{reader: &reader{installed()}}, &faulty{reader: &reader{installed()}}
 	remove := func() { live.cluster.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
 	cache.onList, live.onList = remove, remove
-	got, err := Read(t.Context(), cache, live)
+	got, err := Read(t.Context(), v1alpha1.OpenShiftNamespaces.Operator, cache, live)
 	if err != nil || !got.Uninstalling() {
 		t.Errorf("uninstalling %t, %v; want the deletion during the lists", got.Uninstalling(), err)
 	}

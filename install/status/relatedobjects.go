@@ -18,22 +18,21 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// alwaysRelated are the objects that a support archive includes in every state: the namespaces of the installer, of the
-// providers, and of OpenShift's CRD compatibility checker, with their content; both ClusterAPI objects; and all requirements
+// alwaysRelated are the objects that a support archive includes in every state, beside the namespaces of the installer and of the
+// providers: the namespace of OpenShift's CRD compatibility checker, with its content; both ClusterAPI objects; and all requirements
 // for CRDs, also of other operators.
 var alwaysRelated = []configv1.ObjectReference{
-	{Resource: "namespaces", Name: v1alpha1.OperatorNamespace},
-	{Resource: "namespaces", Name: v1alpha1.OperandNamespace},
 	{Resource: "namespaces", Name: "openshift-compatibility-requirements-operator"},
 	{Group: v1alpha1.Prefix, Resource: "clusterapis", Name: v1alpha1.ClusterAPIName},
 	{Group: operatorv1alpha1.GroupName, Resource: "clusterapis", Name: v1alpha1.ClusterAPIName},
 	{Group: apiextensionsv1alpha1.GroupName, Resource: "compatibilityrequirements"},
 }
 
-// RelatedObjects returns the objects that a support archive must include: alwaysRelated, every cluster-scoped object
+// RelatedObjects returns the objects that a support archive must include: the namespaces, alwaysRelated, every cluster-scoped object
 // of the phases, and all instances of each CRD, including unmanaged CRDs.
-func RelatedObjects(phases []revision.Phase, unmanaged []string) []configv1.ObjectReference {
-	out := slices.Clone(alwaysRelated)
+func RelatedObjects(of v1alpha1.Namespaces, phases []revision.Phase, unmanaged []string) []configv1.ObjectReference {
+	out := append([]configv1.ObjectReference{{Resource: "namespaces", Name: of.Operator}, {Resource: "namespaces", Name: of.Operand}}, alwaysRelated...)
+	always := len(out)
 	for _, phase := range phases {
 		for _, obj := range phase.Objects {
 			if obj.GetNamespace() == "" {
@@ -52,7 +51,7 @@ func RelatedObjects(phases []revision.Phase, unmanaged []string) []configv1.Obje
 		out = append(out, configv1.ObjectReference{Group: object.APIExtensionsGroup, Resource: object.CRDResource.Resource, Name: name},
 			configv1.ObjectReference{Group: group, Resource: plural})
 	}
-	slices.SortFunc(out[len(alwaysRelated):], func(a, b configv1.ObjectReference) int {
+	slices.SortFunc(out[always:], func(a, b configv1.ObjectReference) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
 	})
 	return slices.Compact(out)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -40,7 +41,7 @@ func TestRelatedObjects_CoverTheWholeVersion(t *testing.T) {
 		}},
 	}
 	var got []string
-	for _, reference := range RelatedObjects(phases, []string{"clusters.cluster.x-k8s.io"}) {
+	for _, reference := range RelatedObjects(v1alpha1.OpenShiftNamespaces, phases, []string{"clusters.cluster.x-k8s.io"}) {
 		got = append(got, strings.TrimRight(reference.Resource+"."+reference.Group+"/"+reference.Name, "/"))
 	}
 	want := []string{
@@ -76,7 +77,7 @@ func TestRelatedObjects_InTheRelease(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, operator); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(RelatedObjects(nil, nil), operator.Status.RelatedObjects); diff != "" {
+		if diff := cmp.Diff(RelatedObjects(v1alpha1.OpenShiftNamespaces, nil, nil), operator.Status.RelatedObjects); diff != "" {
 			t.Errorf("(-installer +release):\n%s", diff)
 		}
 		return

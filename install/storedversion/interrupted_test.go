@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/instance"
 )
 
@@ -28,7 +29,7 @@ func TestMigrator_ExpiredListBeginsAgain(t *testing.T) {
 		}
 		return next.List(ctx, list, options...)
 	}})
-	m := &Migrator{Cache: c, Live: live, Writer: c, Status: c, Instances: &instance.Access{Live: c, Writer: c}, Delay: 1}
+	m := &Migrator{Cache: c, Live: live, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
 	if err := m.Drop(t.Context(), crd(nil, "v2!")); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestMigrator_ReadsAgainAfterAConflict(t *testing.T) {
 				}
 				return nil
 			}})
-			m := &Migrator{Cache: c, Live: live, Writer: writer, Status: c, Instances: &instance.Access{Live: c, Writer: c}, Delay: 1}
+			m := &Migrator{Cache: c, Live: live, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
 			if err := m.Drop(t.Context(), crd(nil, "v2!")); err != nil {
 				t.Fatal(err)
 			}

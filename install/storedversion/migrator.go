@@ -121,7 +121,7 @@ func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured
 		return client.IgnoreNotFound(err)
 	}
 	dropped := droppedVersions(crd, manifest)
-	if len(dropped) == 0 || revision.Owner(crd) == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()) {
+	if len(dropped) == 0 || revision.Owner(m.Instances.Namespace, crd) == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()) {
 		return nil
 	}
 	defer func() { err = errors.Join(err, m.Instances.Withdraw(context.WithoutCancel(ctx))) }()

@@ -171,7 +171,7 @@ func TestMigrator_Drop(t *testing.T) {
 			if test.cached != nil {
 				cache = newCluster(t, test.cached)
 			}
-			m := &Migrator{Cache: cache, Live: c, Writer: c, Status: c, Instances: &instance.Access{Live: c, Writer: c}, Delay: 1}
+			m := &Migrator{Cache: cache, Live: c, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
 			if err := m.Drop(t.Context(), test.manifest); err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestMigrator_KeepsTheVersionAfterAnError(t *testing.T) {
 	writer := interceptor.NewClient(c, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 		return map[string]error{"b": down}[o.GetName()]
 	}})
-	m := &Migrator{Cache: c, Live: c, Writer: writer, Status: c, Instances: &instance.Access{Live: c, Writer: c}, Delay: 1}
+	m := &Migrator{Cache: c, Live: c, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
 	err := m.Drop(t.Context(), crd(nil, "v2!"))
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "Machine b") || slices.Contains(c.writes, "status") {
 		t.Errorf("error %v, writes %v", err, c.writes)

@@ -27,15 +27,17 @@ import (
 type storage struct {
 	client client.Client
 	live   client.Reader
+	// namespace is the namespace of the installer.
+	namespace string
 	// mask learns the values of Secrets.
 	mask *masking.Mask
 }
 
 // configMapsOf returns the ConfigMaps of a version. Only the first one has an owner
 // yet.
-func configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored) []*corev1.ConfigMap {
+func (s storage) configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored) []*corev1.ConfigMap {
 	owner := *metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"))
-	configMaps := revision.ConfigMaps(version.Name, owner, stored)
+	configMaps := revision.ConfigMaps(s.namespace, version.Name, owner, stored)
 	if version.InstalledAs != "" {
 		configMaps[0].Annotations[v1alpha1.InstalledAsAnnotation] = version.InstalledAs
 	}
@@ -49,7 +51,7 @@ func (s storage) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, versio
 	if err := s.checkOwner(ctx, cluster); err != nil {
 		return err
 	}
-	configMaps := configMapsOf(cluster, version, stored)
+	configMaps := s.configMapsOf(cluster, version, stored)
 	for i, configMap := range configMaps {
 		if i > 0 {
 			revision.SetOwner(configMap, configMaps[0])
@@ -100,12 +102,12 @@ func (s storage) formerSecrets(ctx context.Context, version string) (setting.Sec
 		return setting.Secrets{}, nil
 	}
 	secret := &corev1.Secret{}
-	err := s.live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: version}, secret)
+	err := s.live.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: version}, secret)
 	if apierrors.IsNotFound(err) || err == nil && secret.Labels[v1alpha1.RevisionPartLabel] != version {
 		return setting.Secrets{}, nil
 	}
 	if err != nil {
-		return setting.Secrets{}, fmt.Errorf("reading Secret %s/%s: %w", v1alpha1.OperatorNamespace, version, err)
+		return setting.Secrets{}, fmt.Errorf("reading Secret %s/%s: %w", s.namespace, version, err)
 	}
 	former, err := revision.SecretsOf(version, []corev1.Secret{*secret})
 	if err != nil {

@@ -51,8 +51,8 @@ type Reconciler struct {
 	// Variables are values for variables in the manifests; they take precedence over
 	// the cluster's values.
 	Variables map[string]string
-	// Namespaces are the namespaces that components can have; nil allows any.
-	Namespaces []string
+	// Namespaces are the namespaces of the installation: components can have those of the providers.
+	Namespaces v1alpha1.Namespaces
 
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object
 	// is ignored.
@@ -71,7 +71,7 @@ type Reconciler struct {
 
 // Reconcile decides which version should be installed, and stores it.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	state, err := snapshot.Read(ctx, r.Client, r.Live)
+	state, err := snapshot.Read(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	if err != nil || state.Uninstalling() {
 		return reconcile.Result{}, err
 	}
@@ -131,7 +131,7 @@ func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files
 	existing := state.ConfigMaps
 	wrote, err := r.storage().repair(ctx, state.Cluster, existing)
 	if err == nil && wrote {
-		existing, err = snapshot.ConfigMaps(ctx, r.Client, r.Live)
+		existing, err = snapshot.ConfigMaps(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	}
 	if err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
@@ -144,7 +144,9 @@ func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files
 }
 
 // storage returns the storage of versions.
-func (r *Reconciler) storage() storage { return storage{r.Client, r.Live, r.Mask} }
+func (r *Reconciler) storage() storage {
+	return storage{r.Client, r.Live, r.Namespaces.Operator, r.Mask}
+}
 
 // source returns the source of the release's files.
 func (r *Reconciler) source() releaseSource { return releaseSource{r.ImagesJSON, r.Release} }

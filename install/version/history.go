@@ -31,7 +31,7 @@ func (r *Reconciler) recordHistory(ctx context.Context, cluster *v1alpha1.Cluste
 	if used {
 		seen.Release, seen.ImagesJSON = files.version, string(files.images)
 	}
-	changed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: history.ConfigMapName}}
+	changed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespaces.Operator, Name: history.ConfigMapName}}
 	if found != nil {
 		changed = found.DeepCopy()
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) recordHistory(ctx context.Context, cluster *v1alpha1.Cluste
 		err = r.Client.Update(ctx, changed)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the history to ConfigMap %s/%s: %w", v1alpha1.OperatorNamespace, history.ConfigMapName, err)
+		return fmt.Errorf("writing the history to ConfigMap %s/%s: %w", r.Namespaces.Operator, history.ConfigMapName, err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	transported, others, err := transport{r.Client, r.Live, r.Release}.bundles(ctx)
+	transported, others, err := transport{r.Client, r.Live, r.Release, r.Namespaces.Operand}.bundles(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
@@ -64,7 +64,7 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, settingsOutcome(err)
 	}
-	settings.Namespaces = r.Namespaces
+	settings.Namespaces = r.Namespaces.Providers()
 	return inputs{
 		operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings},
 		operand.OtherPlatforms(platforms, results), former,

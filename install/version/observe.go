@@ -33,7 +33,7 @@ func (r *Reconciler) observe(ctx context.Context, state snapshot.Snapshot, files
 			Version: files.version, ImagesDigest: v1alpha1.Digest(digest.FromBytes(files.images)), Platform: strings.Join(r.Platforms, ","),
 		}
 	}
-	seen.inputs = setting.Of(state.Cluster.Spec).References(v1alpha1.OperatorNamespace)
+	seen.inputs = setting.Of(state.Cluster.Spec).References(r.Namespaces.Operator)
 	for i := range seen.inputs {
 		input := &seen.inputs[i]
 		if configMap := named(state.ConfigMaps, input.Name); input.Kind == "ConfigMap" && configMap != nil {

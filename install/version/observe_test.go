@@ -27,7 +27,7 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	namespace := v1alpha1.OperatorNamespace
+	namespace := v1alpha1.OpenShiftNamespaces.Operator
 	own := func(name, version string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version}
 	}
@@ -54,7 +54,7 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 		platforms operand.Platforms
 		want      []v1alpha1.ObservedInput
 	}{{nil, append(references[:4:4], config...)}, {operand.Platforms{"Docker"}, references}} {
-		r := &Reconciler{Client: client.Client(reader), Platforms: test.platforms, Identity: "pod_1"}
+		r := &Reconciler{Client: client.Client(reader), Namespaces: v1alpha1.OpenShiftNamespaces, Platforms: test.platforms, Identity: "pod_1"}
 		var status v1alpha1.ClusterAPIStatus
 		r.observe(t.Context(), state, releaseFiles{}).record(&status)
 		if diff := cmp.Diff(test.want, status.ObservedInputs); diff != "" || status.ObservedBy != "pod_1" || status.ObservedRelease != nil {

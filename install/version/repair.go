@@ -31,7 +31,7 @@ func (s storage) repair(ctx context.Context, cluster *v1alpha1.ClusterAPI, exist
 			continue
 		}
 		stored, err := revision.FromConfigMaps(name, existing)
-		if err != nil || isIntact(cluster, *version, stored, existing) {
+		if err != nil || s.isIntact(cluster, *version, stored, existing) {
 			continue
 		}
 		secrets, err := s.formerSecrets(ctx, name) // they get the new ConfigMap as their owner
@@ -68,8 +68,8 @@ func isReadable(version v1alpha1.Version, existing []corev1.ConfigMap) bool {
 }
 
 // isIntact reports whether all ConfigMaps of a version are as they were created.
-func isIntact(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) bool {
-	configMaps := configMapsOf(cluster, version, stored)
+func (s storage) isIntact(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) bool {
+	configMaps := s.configMapsOf(cluster, version, stored)
 	for i, wanted := range configMaps {
 		found := named(existing, wanted.Name)
 		if found == nil || !found.DeletionTimestamp.IsZero() || !sameData(found, wanted) {

@@ -30,7 +30,7 @@ func reconcilerWith(t *testing.T, objects ...client.Object) *Reconciler {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ClusterAPI{}).WithObjects(objects...).Build()
-	return &Reconciler{Client: cluster, Live: cluster, Release: "4.22.0"}
+	return &Reconciler{Namespaces: v1alpha1.OpenShiftNamespaces, Client: cluster, Live: cluster, Release: "4.22.0"}
 }
 
 func clusterAPI() *v1alpha1.ClusterAPI {
@@ -72,11 +72,11 @@ func TestIsIntact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			version, stored := versionOf(1 << 20) // in two ConfigMaps
-			created := configMapsOf(clusterAPI(), version, stored)
+			created := storage{namespace: v1alpha1.OpenShiftNamespaces.Operator}.configMapsOf(clusterAPI(), version, stored)
 			created[0].UID = "first"
 			revision.SetOwner(created[1], created[0])
 			test.edit(created[0], created[1])
-			if got := isIntact(clusterAPI(), version, stored, []corev1.ConfigMap{*created[0], *created[1]}); got != test.want {
+			if got := (storage{namespace: v1alpha1.OpenShiftNamespaces.Operator}).isIntact(clusterAPI(), version, stored, []corev1.ConfigMap{*created[0], *created[1]}); got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)
 			}
 		})
@@ -85,7 +85,7 @@ func TestIsIntact(t *testing.T) {
 
 func TestPut(t *testing.T) {
 	version, stored := versionOf(10)
-	wanted := configMapsOf(clusterAPI(), version, stored)[0]
+	wanted := storage{namespace: v1alpha1.OpenShiftNamespaces.Operator}.configMapsOf(clusterAPI(), version, stored)[0]
 	for name, test := range map[string]struct {
 		existing func(*corev1.ConfigMap)
 		replace  bool
@@ -152,7 +152,7 @@ func TestCheckOwner(t *testing.T) {
 // TestRetire deletes the older versions' revision ConfigMaps, and no other ConfigMap.
 func TestRetire(t *testing.T) {
 	configMap := func(name string, labels map[string]string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name, Labels: labels, Finalizers: []string{v1alpha1.TeardownFinalizer}}}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name, Labels: labels, Finalizers: []string{v1alpha1.TeardownFinalizer}}}
 	}
 	first := func(name string) *corev1.ConfigMap {
 		return configMap(name, map[string]string{v1alpha1.RevisionLabel: name})
@@ -209,7 +209,7 @@ func TestRepairConfigMaps_CurrentAndDesired(t *testing.T) {
 		version, stored := versionOf(10 + number)
 		version.Name, version.Revision = name, int64(number+1)
 		cluster.Status.Versions = append(cluster.Status.Versions, version)
-		damaged := configMapsOf(cluster, version, stored)[0]
+		damaged := storage{namespace: v1alpha1.OpenShiftNamespaces.Operator}.configMapsOf(cluster, version, stored)[0]
 		damaged.Finalizers = nil
 		objects, existing = append(objects, damaged), append(existing, *damaged.DeepCopy())
 	}

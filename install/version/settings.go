@@ -21,13 +21,13 @@ import (
 // ReferenceError reports a Secret or ConfigMap that the settings refer to and that cannot be used.
 type ReferenceError struct {
 	// Kind is Secret or ConfigMap.
-	Kind, Name string
+	Kind, Namespace, Name string
 	// Problem describes what is missing, such as "not found".
 	Problem string
 }
 
 func (e *ReferenceError) Error() string {
-	return fmt.Sprintf("spec.components refers to %s %s/%s: %s", e.Kind, v1alpha1.OperatorNamespace, e.Name, e.Problem)
+	return fmt.Sprintf("spec.components refers to %s %s/%s: %s", e.Kind, e.Namespace, e.Name, e.Problem)
 }
 
 // references reads the Secrets and ConfigMaps of settings.
@@ -40,7 +40,7 @@ type references struct {
 // missing references are joined *ReferenceErrors.
 func (r references) settings(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (settings setting.Settings, former setting.Secrets, err error) {
 	settings = setting.Of(cluster.Spec)
-	objects, errObjects := additionalObjects(settings.ConfigMaps(), existing)
+	objects, errObjects := additionalObjects(r.storage.namespace, settings.ConfigMaps(), existing)
 	settings.Objects = objects
 	values, err := r.secretValues(ctx, settings.SecretKeys())
 	if err = errors.Join(errObjects, err); err != nil || len(values) == 0 {
@@ -62,17 +62,17 @@ func (r references) secretValues(ctx context.Context, keys []v1alpha1.SecretKeyR
 	values, errs := map[string]string{}, []error(nil)
 	for _, key := range keys {
 		secret := &corev1.Secret{}
-		err := r.reader.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: key.Name}, secret)
+		err := r.reader.Get(ctx, client.ObjectKey{Namespace: r.storage.namespace, Name: key.Name}, secret)
 		value, found := secret.Data[key.Key]
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, &ReferenceError{"Secret", key.Name, "not found"})
+			errs = append(errs, &ReferenceError{"Secret", r.storage.namespace, key.Name, "not found"})
 		case err != nil:
-			errs = append(errs, fmt.Errorf("reading Secret %s/%s: %w", v1alpha1.OperatorNamespace, key.Name, err))
+			errs = append(errs, fmt.Errorf("reading Secret %s/%s: %w", r.storage.namespace, key.Name, err))
 		case !found:
-			errs = append(errs, &ReferenceError{"Secret", key.Name, fmt.Sprintf("key %q not found", key.Key)})
+			errs = append(errs, &ReferenceError{"Secret", r.storage.namespace, key.Name, fmt.Sprintf("key %q not found", key.Key)})
 		case !utf8.Valid(value):
-			errs = append(errs, &ReferenceError{"Secret", key.Name, fmt.Sprintf("the value of key %q is not a text in UTF-8", key.Key)})
+			errs = append(errs, &ReferenceError{"Secret", r.storage.namespace, key.Name, fmt.Sprintf("the value of key %q is not a text in UTF-8", key.Key)})
 		default:
 			values[setting.Placeholder(key)] = string(value)
 		}
@@ -81,12 +81,12 @@ func (r references) secretValues(ctx context.Context, keys []v1alpha1.SecretKeyR
 }
 
 // additionalObjects returns the manifests in ConfigMaps by their names.
-func additionalObjects(names []string, existing []corev1.ConfigMap) (map[string][]byte, error) {
+func additionalObjects(namespace string, names []string, existing []corev1.ConfigMap) (map[string][]byte, error) {
 	objects, errs := map[string][]byte{}, []error(nil)
 	for _, name := range names {
 		configMap := named(existing, name)
 		if configMap == nil {
-			errs = append(errs, &ReferenceError{"ConfigMap", name, "not found"})
+			errs = append(errs, &ReferenceError{"ConfigMap", namespace, name, "not found"})
 			continue
 		}
 		objects[name] = setting.Manifests(configMap.Data)

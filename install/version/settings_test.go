@@ -20,13 +20,13 @@ import (
 )
 
 func secretInNamespace(name string, data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}, Data: data}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}, Data: data}
 }
 
 // reconcilerOf returns a reconciler of a cluster with objects.
 func reconcilerOf(objects ...client.Object) *Reconciler {
 	c := fake.NewClientBuilder().WithObjects(objects...).Build()
-	return &Reconciler{Client: c, Live: c, Mask: &masking.Mask{}}
+	return &Reconciler{Client: c, Live: c, Mask: &masking.Mask{}, Namespaces: v1alpha1.OpenShiftNamespaces}
 }
 
 // referring returns a ClusterAPI object whose settings refer to a Secret and a ConfigMap.
@@ -47,7 +47,7 @@ func TestSettings_MissingReferences(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"no Secret": {nil, "spec.components refers to ConfigMap " + v1alpha1.OperatorNamespace + "/extra: not found\nspec.components refers to Secret " + v1alpha1.OperatorNamespace + "/aws: not found"},
+		"no Secret": {nil, "spec.components refers to ConfigMap " + v1alpha1.OpenShiftNamespaces.Operator + "/extra: not found\nspec.components refers to Secret " + v1alpha1.OpenShiftNamespaces.Operator + "/aws: not found"},
 		"no key":    {[]client.Object{secretInNamespace("aws", map[string][]byte{"other": nil})}, `/aws: key "token" not found`},
 		"no text":   {[]client.Object{secretInNamespace("aws", map[string][]byte{"token": {0xff}})}, `/aws: the value of key "token" is not a text in UTF-8`},
 	} {
@@ -75,7 +75,7 @@ func TestSettings_SaltOfTheDesiredVersion(t *testing.T) {
 	if other, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
 		t.Errorf("without a stored Secret: %v, the same digest", err)
 	}
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1", UID: "first"}}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "4.22.0-1", UID: "first"}}
 	if err := r.storage().putSecret(t.Context(), revision.Secret(owner, first.Secrets)); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,8 @@ type transport struct {
 	reader  client.Reader // of the cache
 	live    client.Reader
 	release string
+	// namespace is the namespace of the ConfigMaps.
+	namespace string
 }
 
 // bundles returns the bundles in the transport ConfigMaps of the release, and
@@ -29,7 +31,7 @@ type transport struct {
 // admission policy for the ConfigMaps is missing.
 func (t transport) bundles(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
 	configMaps := &corev1.ConfigMapList{}
-	if err := t.reader.List(ctx, configMaps, client.InNamespace(v1alpha1.OperandNamespace), client.HasLabels{configmap.BundleLabel}); err != nil {
+	if err := t.reader.List(ctx, configMaps, client.InNamespace(t.namespace), client.HasLabels{configmap.BundleLabel}); err != nil {
 		return nil, nil, fmt.Errorf("listing transport ConfigMaps: %w", err)
 	}
 	if len(configMaps.Items) == 0 {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
@@ -30,6 +29,8 @@ const TransportPolicyName = "openshift-capi-installer-transport"
 // binding, is missing or modified. Without it, any user could write ConfigMaps
 // whose content is installed with the installer's permissions.
 type PolicyError struct {
+	// Namespace is the namespace of the transport ConfigMaps.
+	Namespace string
 	// Kind and Name identify the policy or the binding.
 	Kind, Name string
 	// Differs lists the fields that differ from the release; empty if the object is
@@ -43,7 +44,7 @@ func (e *PolicyError) Error() string {
 		state = "differs from the release in " + strings.Join(e.Differs, ", ")
 	}
 	return fmt.Sprintf("ignoring transport ConfigMaps in %s: %s %q, which restricts writes to the cluster version operator, %s",
-		v1alpha1.OperandNamespace, e.Kind, e.Name, state)
+		e.Namespace, e.Kind, e.Name, state)
 }
 
 // checkPolicy returns joined *PolicyErrors unless the policy and its
@@ -58,7 +59,7 @@ func (t transport) checkPolicy(ctx context.Context) error {
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(object.GroupVersionKind())
 		err := t.live.Get(ctx, client.ObjectKeyFromObject(object), found)
-		policyErr := &PolicyError{Kind: object.GetKind(), Name: object.GetName()}
+		policyErr := &PolicyError{Namespace: t.namespace, Kind: object.GetKind(), Name: object.GetName()}
 		switch {
 		case apierrors.IsNotFound(err):
 			errs = append(errs, policyErr)

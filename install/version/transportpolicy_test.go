@@ -83,14 +83,14 @@ func (failingReader) Get(context.Context, client.ObjectKey, client.Object, ...cl
 
 func bundlesOf(t *testing.T, r *Reconciler) ([]extractor.Result, []*configmap.OtherError, error) {
 	t.Helper()
-	return transport{r.Client, r.Live, r.Release}.bundles(t.Context())
+	return transport{r.Client, r.Live, r.Release, v1alpha1.OpenShiftNamespaces.Operand}.bundles(t.Context())
 }
 
 // TestTransportBundles_NeedThePolicy: without the policy, any user could write the ConfigMaps.
 func TestTransportBundles_NeedThePolicy(t *testing.T) {
 	transport := func() client.Object {
 		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperandNamespace, Name: "aws-00", Labels: map[string]string{configmap.BundleLabel: "aws"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "aws-00", Labels: map[string]string{configmap.BundleLabel: "aws"}},
 			Data:       map[string]string{configmap.Manifests: "kind: Namespace\n"},
 		}
 	}

@@ -48,7 +48,7 @@ func TestVariables(t *testing.T) {
 			if err := configv1.Install(scheme); err != nil {
 				t.Fatal(err)
 			}
-			r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), Variables: test.own}
+			r := &Reconciler{Namespaces: v1alpha1.OpenShiftNamespaces, Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), Variables: test.own}
 			got, err := (configuration{r.Client}).variables(t.Context(), r.Variables)
 			if err != nil {
 				t.Fatal(err)

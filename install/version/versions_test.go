@@ -230,7 +230,7 @@ func TestInherit_WholeVersion(t *testing.T) {
 			cluster := clusterAPI()
 			cluster.Status.DesiredVersion = "4.22.0-1"
 			cluster.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest)}}
-			existing := []corev1.ConfigMap{*revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]}
+			existing := []corev1.ConfigMap{*revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1", metav1.OwnerReference{}, stored)[0]}
 			test.edit(cluster)
 			set, got := inherit(cluster, test.set, inputs{}, existing)
 			if got != test.want || got != "" && set.Operands[0].InstalledAs != got {
@@ -353,7 +353,7 @@ func TestInherit_ValuesOfSecrets(t *testing.T) {
 		cluster := clusterAPI()
 		cluster.Status.DesiredVersion = "4.22.0-1"
 		cluster.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest)}}
-		existing := []corev1.ConfigMap{*revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]}
+		existing := []corev1.ConfigMap{*revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1", metav1.OwnerReference{}, stored)[0]}
 		got, _ := inherit(cluster, set(test.now), inputs{Inputs: operand.Inputs{Settings: setting.Settings{Secrets: test.now}}, former: test.former}, existing)
 		if have := [2]string{got.Operands[0].InstalledAs, got.Operands[1].InstalledAs}; have != test.want {
 			t.Errorf("%s: installed as %q, want %q", name, have, test.want)

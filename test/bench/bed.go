@@ -57,7 +57,7 @@ func (b *bed) prepare(ctx context.Context) error {
 		return err
 	}
 	operands := &corev1.Namespace{}
-	operands.Name = v1alpha1.OperandNamespace
+	operands.Name = v1alpha1.OpenShiftNamespaces.Operand
 	privileged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
 	if err := b.Admin.Patch(ctx, operands, privileged); err != nil { // not all providers are made for OpenShift
 		return err
@@ -122,7 +122,7 @@ func (b *bed) awaitIdle(ctx context.Context) error {
 }
 
 // ownPaths are parts of the paths of objects that the installer writes for itself.
-var ownPaths = []string{"/namespaces/" + v1alpha1.OperatorNamespace + "/", "/clusterapis", "/clusteroperators", "/events"}
+var ownPaths = []string{"/namespaces/" + v1alpha1.OpenShiftNamespaces.Operator + "/", "/clusterapis", "/clusteroperators", "/events"}
 
 // firstWrite returns a channel that receives the time of the next write of a provider's object.
 func (b *bed) firstWrite() <-chan time.Time {

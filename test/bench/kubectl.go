@@ -96,7 +96,7 @@ func (k *kubectl) commands(phases []revision.Phase) (commands [][]string, err er
 			commands = append(commands, append([]string{"wait", "--for=condition=Established", "--timeout=10m", "crds"}, found...))
 		}
 		if found := names(phase, "Deployment"); len(found) > 0 {
-			commands = append(commands, append([]string{"rollout", "status", "--timeout=10m", "--namespace=" + v1alpha1.OperandNamespace, "deployments"}, found...))
+			commands = append(commands, append([]string{"rollout", "status", "--timeout=10m", "--namespace=" + v1alpha1.OpenShiftNamespaces.Operand, "deployments"}, found...))
 		}
 	}
 	return commands, nil

@@ -183,7 +183,7 @@ func (b *rolloutBench) release(ctx context.Context, bed *bed, id, release string
 // phases returns the phases of an installed version.
 func (b *bed) phases(ctx context.Context, version string) ([]revision.Phase, error) {
 	configMaps := &corev1.ConfigMapList{}
-	if err := b.Admin.List(ctx, configMaps, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+	if err := b.Admin.List(ctx, configMaps, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator)); err != nil {
 		return nil, err
 	}
 	stored, err := revision.FromConfigMaps(version, configMaps.Items)

@@ -62,7 +62,7 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 	if err := d.kubectl(ctx, "get", "clusterapi,clusteroperator"); err != nil {
 		return nil, err
 	}
-	if err := d.kubectl(ctx, "get", "deployments", "-n", v1alpha1.OperandNamespace); err != nil {
+	if err := d.kubectl(ctx, "get", "deployments", "-n", v1alpha1.OpenShiftNamespaces.Operand); err != nil {
 		return nil, err
 	}
 	return take(ctx, d.client)
@@ -76,7 +76,7 @@ func (d *demo) replaceOperator(ctx context.Context, release release) error {
 		}
 		d.operator = nil
 	}
-	kubeconfig, err := d.cluster.ServiceAccount(ctx, v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
+	kubeconfig, err := d.cluster.ServiceAccount(ctx, v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.ServiceAccountName)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 	d.screen.step("Uninstalling: a user has %s, and the ClusterAPI object is deleted", instance)
 	precious := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSManagedCluster",
-		"metadata": map[string]any{"name": "precious", "namespace": v1alpha1.OperandNamespace},
+		"metadata": map[string]any{"name": "precious", "namespace": v1alpha1.OpenShiftNamespaces.Operand},
 	}}
 	if err := d.client.Create(ctx, precious); err != nil {
 		return fmt.Errorf("creating %s: %w", instance, err)
@@ -127,7 +127,7 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 		return fmt.Errorf("the user's object is gone: %w", err)
 	}
 	d.screen.line("of %d objects one remains: %s", len(installed), left[0])
-	return d.kubectl(ctx, "get", "awsmanagedclusters", "-n", v1alpha1.OperandNamespace)
+	return d.kubectl(ctx, "get", "awsmanagedclusters", "-n", v1alpha1.OpenShiftNamespaces.Operand)
 }
 
 // left returns the remaining installed objects and versions.
@@ -143,7 +143,7 @@ func (d *demo) left(ctx context.Context, installed snapshot) ([]string, error) {
 		}
 	}
 	revisions := &corev1.ConfigMapList{}
-	err := d.client.List(ctx, revisions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
+	err := d.client.List(ctx, revisions, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel})
 	for _, revision := range revisions.Items {
 		left = append(left, "ConfigMap "+revision.Name)
 	}

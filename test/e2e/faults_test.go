@@ -96,7 +96,7 @@ func (p point) mustHappen() bool {
 
 // watched are parts of the paths of the watches of the program, one for each kind.
 var watched = []string{
-	"/clusterapis", "/namespaces/" + v1alpha1.OperatorNamespace + "/configmaps", "/customresourcedefinitions", "/deployments",
+	"/clusterapis", "/namespaces/" + v1alpha1.OpenShiftNamespaces.Operator + "/configmaps", "/customresourcedefinitions", "/deployments",
 	"/infrastructures", "/namespaces/" + namespace + "/configmaps", "/validatingadmissionpolicies", "/serviceaccounts", "/services",
 	"/clusterroles", "/clusterrolebindings", "/roles", "/rolebindings", "/mutatingwebhookconfigurations", "/validatingwebhookconfigurations",
 	"/validatingadmissionpolicybindings", "/compatibilityrequirements", "/proxies", "/apiservers", "/images", "/imagedigestmirrorsets",

@@ -140,7 +140,7 @@ func (h *harness) endLast() {
 
 // dropLease deletes the lease of a process that has ended.
 func (h *harness) dropLease() {
-	h.must(h.DeleteAllOf(context.Background(), &coordinationv1.Lease{}, client.InNamespace(v1alpha1.OperatorNamespace)))
+	h.must(h.DeleteAllOf(context.Background(), &coordinationv1.Lease{}, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator)))
 }
 
 // uninstall deletes the ClusterAPI object and waits until the last process, or a new one, has removed all objects, so
@@ -310,7 +310,7 @@ func (h *harness) owners(name string) map[string]string {
 		h.Fatalf("version %s not found:\n%s", name, h.conditions())
 	}
 	configMaps := &corev1.ConfigMapList{}
-	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace)))
+	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator)))
 	stored, err := revision.FromConfigMaps(name, configMaps.Items)
 	h.must(err)
 	set, err := stored.DecodePacked()

@@ -70,7 +70,7 @@ const releaseConfigMap = "cluster-api-installer-images"
 // requested returns the ConfigMap of a release.
 func (k *kubelet) requested(release string, images map[string]string) *corev1.ConfigMap {
 	out := &corev1.ConfigMap{Data: map[string]string{"release-version": release, "images.json": encode(k.T, images)}}
-	out.Namespace, out.Name = v1alpha1.OperatorNamespace, releaseConfigMap
+	out.Namespace, out.Name = v1alpha1.OpenShiftNamespaces.Operator, releaseConfigMap
 	return out
 }
 
@@ -98,7 +98,7 @@ func (k *kubelet) deployment(release string) *appsv1.Deployment {
 func (k *kubelet) sync(ctx context.Context) {
 	k.mount(ctx)
 	pods := &corev1.PodList{}
-	if err := k.List(ctx, pods, client.InNamespace(v1alpha1.OperatorNamespace), client.MatchingLabels{"k8s-app": "capi-installer"}); err != nil {
+	if err := k.List(ctx, pods, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.MatchingLabels{"k8s-app": "capi-installer"}); err != nil {
 		return
 	}
 	alive := map[string]bool{}
@@ -132,7 +132,7 @@ func (k *kubelet) run(pod corev1.Pod) *installation.Process {
 // mount updates the mounted ConfigMap some time after its change.
 func (k *kubelet) mount(ctx context.Context) {
 	object := &corev1.ConfigMap{}
-	if err := k.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: releaseConfigMap}, object); err != nil {
+	if err := k.Get(ctx, client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: releaseConfigMap}, object); err != nil {
 		return
 	}
 	first := k.mounted == nil

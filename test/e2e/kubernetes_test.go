@@ -391,7 +391,7 @@ func (k *kubernetes) commands(page, phrase string) (commands [][]string) {
 func TestWorkstation_ImpersonatesTheServiceAccount(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
-	h.start("4.22.0", "--kubeconfig="+h.Cluster.Kubeconfig, "--as=system:serviceaccount:"+v1alpha1.OperatorNamespace+":"+v1alpha1.ServiceAccountName)
+	h.start("4.22.0", "--kubeconfig="+h.Cluster.Kubeconfig, "--as=system:serviceaccount:"+v1alpha1.OpenShiftNamespaces.Operator+":"+v1alpha1.ServiceAccountName)
 	h.settled("4.22.0-1")
 	settings := &corev1.ConfigMap{}
 	h.must(h.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "settings"}, settings))

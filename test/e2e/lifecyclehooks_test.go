@@ -389,7 +389,7 @@ func (h *hooked) rotate() {
 // readCA returns the authority of the installer.
 func (h *hooked) readCA() servingcert.Authority {
 	h.Helper()
-	authority, err := (servingcert.Issuer{Reader: kubernetesReader{h}}).Authority(h.Context())
+	authority, err := (servingcert.Issuer{Namespace: v1alpha1.KubernetesNamespaces.Operator, Reader: kubernetesReader{h}}).Authority(h.Context())
 	h.must(err)
 	return authority
 }

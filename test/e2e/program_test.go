@@ -62,7 +62,7 @@ func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 func (h *harness) leader() string {
 	h.Helper()
 	lease := &coordinationv1.Lease{}
-	h.must(h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}, lease))
+	h.must(h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-installer"}, lease))
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}

@@ -140,7 +140,7 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	h.shell(commands[handOver:]...)
 	h.eventually("the bookkeeping is removed", func() error {
 		left := &corev1.ConfigMapList{}
-		err := h.List(h.Context(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
+		err := h.List(h.Context(), left, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel})
 		if _, found := h.clusterAPI(); err == nil && (!apierrors.IsNotFound(found) || len(left.Items) > 0) {
 			err = fmt.Errorf("ClusterAPI: %w; %d revision ConfigMaps", found, len(left.Items))
 		}

@@ -110,7 +110,7 @@ func (h *harness) unguard(name string) {
 // revisionConfigMap reads one of the ConfigMaps of a version.
 func (h *harness) revisionConfigMap(name string) (*corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{}
-	return configMap, h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: name}, configMap)
+	return configMap, h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}, configMap)
 }
 
 // noise returns incompressible text.
@@ -173,12 +173,12 @@ var broken = []struct {
 }
 
 func (h *harness) deleteConfigMap(name string, options ...client.DeleteOption) error {
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}}
 	return client.IgnoreNotFound(h.Delete(h.Context(), configMap, options...))
 }
 
 func (h *harness) editConfigMap(name, patch string) error {
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}}
 	return client.IgnoreNotFound(h.Patch(h.Context(), configMap, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
@@ -212,7 +212,7 @@ func TestRevisionConfigMaps_AreRepaired(t *testing.T) {
 	before := h.fingerprints()
 	h.unguard("openshift-capi-installer-revisions")
 	h.eventually("the policy for revision ConfigMaps is disabled", func() error {
-		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "4.22.0-1"}}
+		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "4.22.0-1"}}
 		return h.Delete(t.Context(), configMap, client.DryRunAll)
 	})
 	h.Registry.Close() // only the content of the ConfigMaps is needed

@@ -68,7 +68,7 @@ func (h *harness) installedOnce(want []string) {
 		}
 	}
 	versions := &corev1.ConfigMapList{}
-	h.must(h.List(h.Context(), versions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
+	h.must(h.List(h.Context(), versions, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel}))
 	if len(versions.Items) != 1 {
 		h.Errorf("%d revision ConfigMaps, want one", len(versions.Items))
 	}

@@ -170,7 +170,7 @@ func (w *waiter) changePatch(value string) func() error {
 
 func (w *waiter) secret(value string) *corev1.Secret {
 	out := &corev1.Secret{StringData: map[string]string{"value": "secret-" + value}}
-	out.Namespace, out.Name = v1alpha1.OperatorNamespace, "settings"
+	out.Namespace, out.Name = v1alpha1.OpenShiftNamespaces.Operator, "settings"
 	return out
 }
 
@@ -181,7 +181,7 @@ func (w *waiter) changeSecret(value string) func() error {
 
 func (w *waiter) additional(value string) *corev1.ConfigMap {
 	out := &corev1.ConfigMap{Data: map[string]string{"objects": configMap("more") + "data: {value: \"" + value + "\"}\n"}}
-	out.Namespace, out.Name = v1alpha1.OperatorNamespace, "more"
+	out.Namespace, out.Name = v1alpha1.OpenShiftNamespaces.Operator, "more"
 	return out
 }
 

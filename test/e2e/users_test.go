@@ -93,7 +93,7 @@ func (c *cycle) deleteRevisions() {
 
 func (c *cycle) eachRevision(call func(client.Object)) {
 	list := &corev1.ConfigMapList{}
-	_ = c.List(context.Background(), list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
+	_ = c.List(context.Background(), list, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel})
 	for i := range list.Items {
 		call(&list.Items[i])
 	}

@@ -49,7 +49,7 @@ func (b *Bed) Unsettled(ctx context.Context, version string) error {
 func (b *Bed) Revisions(ctx context.Context) (names []string, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := b.Admin.List(ctx, list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
+	if err := b.Admin.List(ctx, list, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {

@@ -250,7 +250,7 @@ func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operan
 	}
 	namespaces := planreport.Namespaces(profile, f.providersNamespaces, f.components)
 	namespaces.Operator = cmp.Or(installed.Namespace, namespaces.Operator)
-	namespaces.Use()
+	installed.Namespace = namespaces.Operator
 	if err := p.Compare(cmd.Context(), cluster, installed, set, phases, f.unmanaged); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 func TestRead_ObjectsOfPredecessor(t *testing.T) {
 	c := server(t)
 	settings := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"a": "b"}}}
-	settings.SetNamespace(v1alpha1.OperandNamespace)
+	settings.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
 	settings.SetName("settings")
 	settings.SetLabels(map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: "aws"})
 	settings.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "7"})
@@ -31,7 +31,7 @@ func TestRead_ObjectsOfPredecessor(t *testing.T) {
 	t.Cleanup(func() { _ = resource.Delete(t.Context(), "settings", metav1.DeleteOptions{}) })
 
 	found, err := c.Read(t.Context(), settings)
-	if err != nil || found == nil || predecessor.ActionFor(settings, found) != predecessor.Adopt {
+	if err != nil || found == nil || predecessor.ActionFor(v1alpha1.OpenShiftNamespaces.Operator, settings, found) != predecessor.Adopt {
 		t.Errorf("object of the predecessor: got %v, %v", found, err)
 	}
 	listed, err := c.List(t.Context(), settings.GroupVersionKind(), predecessor.ManagedByLabel+"="+predecessor.ManagedBy+","+predecessor.ComponentLabel)

@@ -86,30 +86,30 @@ func (p Report) Blocked() error {
 }
 
 // Compare adds the effects of a release on a cluster to the report: the actions on objects, and the findings of the installer's preflight.
-// This process must use the namespaces of the installation: objects name the installation that owns them.
+// Objects name the installation that owns them, in the namespace of installed.
 func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, installed Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
-	if p.Cluster, err = actions(ctx, cluster, installed.objects, phases, unmanaged); err != nil {
+	if p.Cluster, err = actions(ctx, cluster, installed, phases, unmanaged); err != nil {
 		return err
 	}
-	p.Preflight, err = findings(ctx, cluster, installed.objects, preflight.Release{Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	p.Preflight, err = findings(ctx, cluster, installed.objects, preflight.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
 	return err
 }
 
 // actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
 // removed or retained, the objects that would be created, adopted, changed or rejected, the objects of other owners, and the objects of
 // cluster-capi-operator that would stay. It writes nothing.
-func actions(ctx context.Context, cluster *apiserver.Cluster, stored map[string][]*unstructured.Unstructured, phases []revision.Phase, unmanaged []string) ([]Action, error) {
+func actions(ctx context.Context, cluster *apiserver.Cluster, installed Installed, phases []revision.Phase, unmanaged []string) ([]Action, error) {
 	var desired []*unstructured.Unstructured
 	for _, phase := range phases {
 		desired = append(desired, phase.Objects...)
 	}
-	removed, err := removals(ctx, cluster, stored, desired, unmanaged)
+	removed, err := removals(ctx, cluster, installed.objects, desired, unmanaged)
 	if err != nil {
 		return nil, err
 	}
 	all := append([]Action{}, removed...)
 	for _, o := range desired {
-		action, err := preview(ctx, cluster, o)
+		action, err := preview(ctx, cluster, installed.Namespace, o)
 		if err != nil {
 			return nil, err
 		}
@@ -138,12 +138,12 @@ func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.U
 }
 
 // preview returns the action on an object of the release. Without a dry run, because this user lacks the permission, its fields are compared.
-func preview(ctx context.Context, cluster *apiserver.Cluster, desired *unstructured.Unstructured) (Action, error) {
+func preview(ctx context.Context, cluster *apiserver.Cluster, namespace string, desired *unstructured.Unstructured) (Action, error) {
 	actual, err := cluster.Read(ctx, desired)
 	if err != nil {
 		return Action{}, err
 	}
-	action := Action{Action: predecessor.ActionFor(desired, actual), Object: object.Describe(desired)}
+	action := Action{Action: predecessor.ActionFor(namespace, desired, actual), Object: object.Describe(desired)}
 	if action.Action == predecessor.Collide {
 		return action, nil
 	}
