@@ -38,12 +38,15 @@ type teardown struct {
 // version is installed. All other deleted ConfigMaps stay until the version
 // controller has recreated them.
 func (t teardown) deleted(ctx context.Context) status.Outcome {
+	step := t.revision
 	if t.s.Uninstalling() { // no version loses an object while the managers of another one run
-		if outcome := t.each(ctx, t.stopped); outcome.Reason != reason.AsExpected {
+		stopping := stopping{t, map[string]prepared{}}
+		if outcome := t.each(ctx, stopping.stop); outcome.Reason != reason.AsExpected {
 			return outcome
 		}
+		step = stopping.remove
 	}
-	outcome := t.each(ctx, t.revision)
+	outcome := t.each(ctx, step)
 	var failed []error
 	for _, part := range t.s.orphanedParts() {
 		failed = append(failed, removeFinalizer(ctx, t.Client, part))
@@ -87,17 +90,43 @@ func (t teardown) each(ctx context.Context, step func(context.Context, string) (
 	return outcome
 }
 
-// stopped stops the managers of a version. A version that cannot be read is reported by the next step.
-func (t teardown) stopped(ctx context.Context, name string) (teardownProgress, error) {
+// stopping removes the versions of an uninstall in two steps: first the managers of all of them, then the other objects.
+type stopping struct {
+	teardown
+	plans map[string]prepared
+}
+
+// prepared is the plan of a version, or the error about a version that cannot be read.
+type prepared struct {
+	plan plan
+	err  error
+}
+
+// stop stops the managers of a version. A version that cannot be read is reported by remove.
+func (t stopping) stop(ctx context.Context, name string) (teardownProgress, error) {
+	p, err := t.prepare(ctx, name, nil)
+	t.plans[name] = prepared{p, err}
+	if err != nil {
+		return teardownProgress{keep: true}, nil
+	}
+	return t.teardown.stop(ctx, p)
+}
+
+// remove removes the other objects of a version.
+func (t stopping) remove(ctx context.Context, name string) (teardownProgress, error) {
+	if err := t.plans[name].err; err != nil {
+		return teardownProgress{}, err
+	}
+	return t.teardown.remove(ctx, t.plans[name].plan, nil)
+}
+
+// prepare returns the plan of a version whose ConfigMap is being deleted, except the parts that other versions install.
+func (t teardown) prepare(ctx context.Context, name string, others sets.Set[revision.Part]) (plan, error) {
 	v, err := t.s.deleted(name)
 	if err != nil {
-		return teardownProgress{keep: true}, nil
+		return plan{}, err
 	}
-	p, err := t.Applier.prepare(ctx, v, nil)
-	if err != nil {
-		return teardownProgress{keep: true}, nil
-	}
-	return t.stop(ctx, p)
+	return t.Applier.prepare(ctx, v, others)
 }
 
 // stop stops the managers of a plan. The progress is keep when none runs.
@@ -110,15 +139,17 @@ func (t teardown) stop(ctx context.Context, p plan) (teardownProgress, error) {
 func (t teardown) revision(ctx context.Context, name string) (teardownProgress, error) {
 	current := t.s.Cluster.Status
 	switch {
-	case t.s.Uninstalling():
-		return t.version(ctx, name, nil)
 	case name == current.DesiredVersion, name == current.CurrentVersion:
 		return teardownProgress{keep: true}, nil
 	case !current.Settled():
 		return t.withoutObjects(ctx, name)
-	default:
-		return t.version(ctx, name, t.s.otherParts(name))
 	}
+	others := t.s.otherParts(name)
+	p, err := t.prepare(ctx, name, others)
+	if err != nil {
+		return teardownProgress{}, err
+	}
+	return t.version(ctx, p, others)
 }
 
 // podsRecheck is the time until the pods of deleted Deployments are listed again.
@@ -157,33 +188,30 @@ func removeFinalizer(ctx context.Context, writer client.Writer, configMap *corev
 	return nil
 }
 
-// version removes the objects of a version, except the parts that other versions install.
-func (t teardown) version(ctx context.Context, name string, others sets.Set[revision.Part]) (teardownProgress, error) {
-	v, err := t.s.deleted(name)
-	if err != nil {
-		return teardownProgress{}, err
+// version stops the managers of a version, and removes its other objects. others are the parts that other versions install.
+func (t teardown) version(ctx context.Context, p plan, others sets.Set[revision.Part]) (teardownProgress, error) {
+	if stopping, err := t.stop(ctx, p); err != nil || !stopping.keep {
+		return stopping, err
 	}
-	p, err := t.Applier.prepare(ctx, v, others)
-	if err != nil {
-		return teardownProgress{}, err
-	}
-	out := teardownProgress{done: true}
+	return t.remove(ctx, p, others)
+}
+
+// remove removes the objects of a version whose managers are stopped.
+func (t teardown) remove(ctx context.Context, p plan, others sets.Set[revision.Part]) (out teardownProgress, err error) {
+	out = teardownProgress{done: true}
 	if len(p.phases) > 0 {
-		if stopping, err := t.stop(ctx, p); err != nil || !stopping.keep {
-			return stopping, err
-		}
-		removed, err := t.Remover.Remove(ctx, p.revision(), v.unmanaged)
+		removed, err := t.Remover.Remove(ctx, p.revision(), p.unmanaged)
 		if err != nil {
 			return teardownProgress{}, err
 		}
-		t.log.teardown(ctx, name, removed)
+		t.log.teardown(ctx, p.name, removed)
 		out = teardownProgress{done: removed.Complete, Progress: removed, phases: removedPhases(p.phases, removed.Removal)}
 	}
 	if !out.done {
 		return out, nil
 	}
-	if !others.Has(revision.Part{Owner: v.owner}) {
-		err = t.Remover.RemoveRequirements(ctx, v.owner)
+	if !others.Has(revision.Part{Owner: p.owner}) {
+		err = t.Remover.RemoveRequirements(ctx, p.owner)
 	}
 	return out, errors.Join(err, t.Remover.DeleteRecreatedRoles(ctx, p.revision()), t.Applier.forget(ctx, p))
 }
@@ -239,12 +267,8 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 // ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
 func (t teardown) withoutObjects(ctx context.Context, name string) (teardownProgress, error) {
-	v, err := t.s.deleted(name)
-	if err != nil {
-		return teardownProgress{}, err
-	}
 	others := t.s.otherParts(name)
-	p, err := t.Applier.prepare(ctx, v, others)
+	p, err := t.prepare(ctx, name, others)
 	if err != nil {
 		return teardownProgress{}, err
 	}
@@ -252,7 +276,7 @@ func (t teardown) withoutObjects(ctx context.Context, name string) (teardownProg
 	if err != nil {
 		return teardownProgress{}, err
 	}
-	needed, err := t.s.neededByOthers(v, controlled)
+	needed, err := t.s.neededByOthers(p.version, controlled)
 	if err != nil {
 		return teardownProgress{}, err
 	}
@@ -260,7 +284,7 @@ func (t teardown) withoutObjects(ctx context.Context, name string) (teardownProg
 		waiting := removal.Progress{Waiting: []string{"version " + t.s.Cluster.Status.DesiredVersion + " to be installed"}}
 		return teardownProgress{Progress: waiting}, nil
 	}
-	return t.version(ctx, name, others)
+	return t.version(ctx, p, others)
 }
 
 // withoutControllers is what the instances of retained CRDs lack once their provider is removed.
