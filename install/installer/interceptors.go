@@ -163,8 +163,7 @@ func (d disarmer) delete(ctx context.Context, i interceptingObject) (deleted boo
 	if !d.applier.Engine.Owners.Controls(i.owner, actual) || actual.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
-	read := client.Preconditions{UID: new(actual.GetUID()), ResourceVersion: new(actual.GetResourceVersion())}
-	if err := d.writer.Delete(ctx, actual, read); client.IgnoreNotFound(err) != nil {
+	if err := d.writer.Delete(ctx, actual, client.Preconditions(object.AsRead(actual))); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting %s, which intercepts requests for version %s, which was never complete: %w", i, i.version, err)
 	}
 	return true, nil

@@ -181,8 +181,7 @@ func (o Orphans) Remove(ctx context.Context, orphans []Orphan) (written []Orphan
 		case orphan.Retained():
 			err = o.retain(ctx, orphan)
 		default:
-			uid, version := orphan.Object.UID, orphan.Object.ResourceVersion
-			err = client.IgnoreNotFound(o.Writer.Delete(ctx, orphan.Object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+			err = client.IgnoreNotFound(o.Writer.Delete(ctx, orphan.Object, client.Preconditions(object.AsRead(orphan.Object))))
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("removing %s, which does not exist: %w", orphan, err))

@@ -61,8 +61,7 @@ func (r *Remover) delete(ctx context.Context, obj *unstructured.Unstructured) er
 	if obj.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := r.Writer.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())})
+	err := r.Writer.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions(object.AsRead(obj)))
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting %s: %w", object.Describe(obj), err)
 	}

@@ -78,8 +78,7 @@ func (r *Writer) replace(ctx context.Context, desired client.Object, dryRun []st
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
 		return fmt.Errorf("reading the object to replace: %w", err)
 	}
-	uid, version := live.UID, live.ResourceVersion
-	err := r.Writer.Delete(ctx, live, &client.DeleteOptions{DryRun: dryRun, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	err := r.Writer.Delete(ctx, live, &client.DeleteOptions{DryRun: dryRun}, client.Preconditions(object.AsRead(live)))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the object to replace: %w", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // storage keeps versions in ConfigMaps, and the values of their Secrets in Secrets.
@@ -83,7 +84,7 @@ func (s storage) putSecret(ctx context.Context, wanted *corev1.Secret) error {
 			return nil
 		}
 		if err == nil {
-			err = s.client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
+			err = s.client.Delete(ctx, found, client.Preconditions(object.AsRead(found)))
 		}
 		if err == nil {
 			err = s.client.Create(ctx, wanted)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // repair recreates deleted or modified ConfigMaps of the desired and of
@@ -103,8 +104,7 @@ func (s storage) recreate(ctx context.Context, wanted *corev1.ConfigMap) (*corev
 // deleteWithoutTeardown deletes a ConfigMap but not the objects of its version.
 func (s storage) deleteWithoutTeardown(ctx context.Context, configMap *corev1.ConfigMap) error {
 	if configMap.DeletionTimestamp.IsZero() {
-		precondition := client.Preconditions{UID: &configMap.UID, ResourceVersion: &configMap.ResourceVersion}
-		if err := s.client.Delete(ctx, configMap, precondition); err != nil {
+		if err := s.client.Delete(ctx, configMap, client.Preconditions(object.AsRead(configMap))); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		if err := s.live.Get(ctx, client.ObjectKeyFromObject(configMap), configMap); err != nil {

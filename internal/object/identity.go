@@ -5,6 +5,7 @@ package object
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -43,6 +44,11 @@ func (i Identity) String() string {
 
 // Describe returns the kind, namespace and name of an object for messages.
 func Describe(o Object) string { return IdentityOf(o).String() }
+
+// AsRead returns the preconditions that reject the deletion of an object that was replaced or changed since it was read.
+func AsRead(o metav1.Object) metav1.Preconditions {
+	return metav1.Preconditions{UID: new(o.GetUID()), ResourceVersion: new(o.GetResourceVersion())}
+}
 
 // Duplicates returns an identity for each object whose identity an earlier object
 // has, in order.
