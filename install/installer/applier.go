@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -34,13 +33,11 @@ type Applier struct {
 	Preflight   Preflight
 	Rehearsal   Rehearsal
 
-	plans     planner
-	certified certified
-	contests  map[string]contests // by version
-	replaced  replacements
-	// ignored are the fields that the drift policy left to other actors at the last attempt.
-	ignored   []v1alpha1.IgnoredFields
-	deletions deletions
+	plans      planner
+	certified  certified
+	contention contention
+	replaced   replacements
+	deletions  deletions
 }
 
 // prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.

@@ -6,20 +6,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"reflect"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -33,9 +28,8 @@ type attempt struct {
 	// applied is set if result is known.
 	applied bool
 	result  engine.Result
-	// findings are the result of the preflight, and risks are accepted by the administrator.
-	findings []preflight.Finding
-	risks    []v1alpha1.AcceptedRisk
+	// judged is the result of the preflight.
+	judged judgement
 	// immutable are the rejected objects that the administrator deletes, so that the version continues, and moved those that the installer
 	// deletes, because the version has them in another namespace.
 	immutable, moved sets.Set[object.Identity]
@@ -63,7 +57,7 @@ type attempt struct {
 // deletions returns the objects that the attempt has found to be deleted for its version.
 func (a attempt) deletions() sets.Set[object.Identity] {
 	out := a.immutable.Union(a.moved)
-	for _, finding := range a.findings {
+	for _, finding := range a.judged.findings {
 		if finding.Deletes != (object.Identity{}) {
 			out.Insert(finding.Deletes)
 		}
@@ -83,17 +77,15 @@ func (a attempt) deletions() sets.Set[object.Identity] {
 //  6. apply its phases, and adopt objects;
 //  7. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
-	out := attempt{plan: plan{version: v}, scope: scopeOf(v.name, s.Cluster.Status), late: isLate(deadline, now)}
-	if !reflect.DeepEqual(r.ignored, v.ignored) { // a changed drift policy ends the pauses
-		r.contests, r.ignored = nil, v.ignored
-	}
+	out := attempt{plan: plan{version: v}, judged: judgement{version: v.name, accepted: s.Cluster.Spec.AcceptedRisks}, scope: scopeOf(v.name, s.Cluster.Status), late: isLate(deadline, now)}
+	r.contention = r.contention.under(v.ignored)
 	out = r.divide(ctx, s, out)
 	out.former = r.formerly(s, v)
 	if out.scope != rollout {
 		return r.execute(ctx, s, out, now)
 	}
 	if out.err == nil {
-		out.findings, out.err = trial{r, s, out.plan, out.former}.findings(ctx)
+		out.judged.findings, out.err = trial{r, s, out.plan, out.former}.findings(ctx)
 	}
 	out = r.execute(ctx, s, out, now)
 	r.deletions = r.deletions.with(v.name, out.deletions())
@@ -108,7 +100,6 @@ func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
 		return out
 	}
 	if out.scope == rollout {
-		out.risks = s.Cluster.Spec.AcceptedRisks
 		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
 			return r.unpermitted(ctx, s, out)
 		}
@@ -144,14 +135,15 @@ func (r *Applier) formerly(s state, v version) adoption.Candidates {
 
 // execute takes the steps 5 to 7, unless an error or a finding stops the attempt.
 func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Time) attempt {
-	if out.err != nil || preflight.Blocking(out.findings) != nil {
+	if out.err != nil || out.judged.blocking() != nil {
 		return out
 	}
 	out = r.checkAndApply(ctx, s, out, now)
 	out.immutable = r.Preflight.immutable(ctx, out.plan, out.result)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
-	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contests[out.plan.name], now)
-	out.contested, out.next = r.contend(s, out, reissued, now).message(now)
+	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contention.of(out.plan.name), now)
+	r.contention = r.contention.after(s.Cluster.Status, out, reissued, now)
+	out.contested, out.next = r.contention.of(out.plan.name).message(now)
 	if out.scope == maintenance {
 		replaced := replacementsIn(out.result)
 		out.replaced, r.replaced = replaced.event(r.replaced), replaced
@@ -163,16 +155,6 @@ func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Ti
 	return out
 }
 
-// contend counts the reverts of an attempt, and returns the contests of its version.
-func (r *Applier) contend(s state, a attempt, reissued []servingcert.Written, now time.Time) contests {
-	maps.DeleteFunc(r.contests, func(version string, _ contests) bool { return s.Cluster.Status.Version(version) == nil })
-	if r.contests == nil {
-		r.contests = map[string]contests{}
-	}
-	r.contests[a.plan.name] = r.contests[a.plan.name].after(a.result, a.scope, now).reissued(reissued, now)
-	return r.contests[a.plan.name]
-}
-
 // unpermitted returns an attempt for which permissions are missing, with the other findings, so that the administrator sees all at once.
 // The cache cannot watch kinds without permission.
 func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
@@ -181,7 +163,7 @@ func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
 	}
 	a.plan = a.plan.without(s.currentParts())
 	found, err := trial{r, s, a.plan, a.former}.judge(ctx, nil)
-	a.findings, a.err = found, errors.Join(a.err, err)
+	a.judged.findings, a.err = found, errors.Join(a.err, err)
 	return a
 }
 
@@ -217,7 +199,7 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	if a.scope == maintenance {
 		how.Reserved = r.deletions.reserved(s, a.plan.name)
 	}
-	known := r.contests[a.plan.name]
+	known := r.contention.of(a.plan.name)
 	how.Paused = func(o object.Identity) bool {
 		return known.paused(o, now) || a.scope == controlledOnly && leaves(o.GroupKind)
 	}

@@ -5,9 +5,11 @@ package installer
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -18,6 +20,35 @@ import (
 // update each time, without end. So the installer pauses between the reverts of one object, longer after each. Meanwhile it only
 // compares the object, and the condition names the fields and the field managers. An actor that acts every few minutes, as GitOps controllers
 // do, causes few writes: its changes are reverted at once, and the condition names it too.
+
+// contention is what earlier attempts have found out about contests.
+type contention struct {
+	contests map[string]contests // by version
+	// ignored are the fields that the drift policy left to other actors at the last attempt.
+	ignored []v1alpha1.IgnoredFields
+}
+
+// under returns the contention under a drift policy: a changed one ends the pauses.
+func (c contention) under(ignored []v1alpha1.IgnoredFields) contention {
+	if reflect.DeepEqual(c.ignored, ignored) {
+		return c
+	}
+	return contention{ignored: ignored}
+}
+
+// of returns the contests of a version.
+func (c contention) of(version string) contests { return c.contests[version] }
+
+// after returns the contention after an attempt: it counts the reverts, and forgets versions without an entry in the status.
+func (c contention) after(known v1alpha1.ClusterAPIStatus, a attempt, reissued []servingcert.Written, now time.Time) contention {
+	out := map[string]contests{a.plan.name: c.of(a.plan.name).after(a.result, a.scope, now).reissued(reissued, now)}
+	for version, of := range c.contests {
+		if version != a.plan.name && known.Version(version) != nil {
+			out[version] = of
+		}
+	}
+	return contention{out, c.ignored}
+}
 
 // contests are the objects of a version that were reverted lately. Another version writes them without a pause.
 type contests map[object.Identity]contest

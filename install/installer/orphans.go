@@ -31,7 +31,7 @@ const (
 // owners returns the versions that objects may name as their owner: the owners of the parts of the versions with a ConfigMap, and of those
 // in the status. During an uninstall the status keeps the entries of removed versions. With an error, owners are missing.
 func (s state) owners() (sets.Set[string], error) {
-	names := sets.New(s.versionNames()...)
+	names := sets.New(s.revisions().versions()...)
 	if !s.Uninstalling() {
 		for _, entry := range s.Cluster.Status.Versions {
 			names.Insert(entry.Name)

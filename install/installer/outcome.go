@@ -5,7 +5,6 @@ package installer
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/compatibility"
@@ -35,8 +33,8 @@ import (
 // in progress.
 func (a attempt) outcome() status.Outcome {
 	found := a.problems()
-	if found == nil && preflight.Blocking(a.findings) != nil {
-		found = []status.Outcome{a.blocked()}
+	if found == nil && a.judged.blocking() != nil {
+		found = []status.Outcome{a.judged.outcome()}
 	}
 	if found == nil {
 		found = []status.Outcome{a.progress()}
@@ -76,22 +74,13 @@ func (a attempt) problems() (found []status.Outcome) {
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):
-		add(reason.ObjectsForbidden, "", a.withFindings(a.err))
+		add(reason.ObjectsForbidden, "", a.judged.with(a.err))
 	case errors.As(a.err, new(*revision.SecretError)):
 		add(reason.RevisionUnreadable, "", a.err)
 	case a.err != nil:
 		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", a.plan.name, a.err))
 	}
 	return found
-}
-
-// withFindings adds the findings that stop the version to an error.
-func (a attempt) withFindings(err error) error {
-	if preflight.Blocking(a.findings) == nil {
-		return err
-	}
-	blocked := a.blocked()
-	return fmt.Errorf("%w; %s", err, reason.Of(blocked.Reason).WithStep(blocked.Message))
 }
 
 // rejected returns the outcome of a rejected phase.
@@ -117,7 +106,7 @@ func (a attempt) progress() status.Outcome {
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
 	default:
-		message := strings.Join(append([]string{a.rollout() + a.adopted.String()}, preflight.Notes(a.findings)...), "; ")
+		message := strings.Join(append([]string{a.rollout() + a.adopted.String()}, preflight.Notes(a.judged.findings)...), "; ")
 		return status.Outcome{Reason: reason.RollingOut, Message: message}
 	}
 }
@@ -180,7 +169,7 @@ func waitingFor(phase engine.Phase) (names []string) {
 
 // complete reports whether every object of the version exists and is ready.
 func (a attempt) complete() bool {
-	return a.err == nil && preflight.Blocking(a.findings) == nil && a.result.Complete() && a.scope != controlledOnly
+	return a.err == nil && a.judged.blocking() == nil && a.result.Complete() && a.scope != controlledOnly
 }
 
 // available reports whether a version that is installed is available; nil if unknown.
@@ -214,53 +203,4 @@ func (a attempt) adoptionEvents(ctx context.Context) []status.Event {
 	log.FromContext(ctx).Info("Adopted objects", "version", a.plan.name, "from", predecessor.Name, "objects", names)
 	message := fmt.Sprintf("version %s adopted %d object(s) of %s: %s", a.plan.name, len(names), predecessor.Name, strings.Join(names, ", "))
 	return []status.Event{{Reason: status.ObjectsAdopted, Message: message}}
-}
-
-// blocked returns the outcome of an attempt that the preflight stops: the first reason, with all findings.
-func (a attempt) blocked() status.Outcome {
-	messages := map[reason.Reason][]string{}
-	var reasons []reason.Reason
-	for _, finding := range preflight.Blocking(a.findings) {
-		if messages[finding.Reason] == nil {
-			reasons = append(reasons, finding.Reason)
-		}
-		messages[finding.Reason] = append(messages[finding.Reason], finding.Message)
-	}
-	var out status.Outcome
-	for i, why := range reasons {
-		message := a.describe(why, messages[why])
-		if i == 0 {
-			out = status.Outcome{Reason: why, Message: message}
-		} else {
-			out.Message = reason.Of(why).WithStep(message) + "; " + out.Message
-		}
-	}
-	return out
-}
-
-// describe returns the message about the findings with a reason.
-func (a attempt) describe(why reason.Reason, messages []string) string {
-	switch why {
-	case reason.Collision:
-		return strings.Join(messages, "; ")
-	case reason.RiskNotAccepted:
-		return "version " + a.plan.name + " has risks: " + strings.Join(messages, "; ") + "; to accept: " + a.acceptance()
-	default:
-		return "version " + a.plan.name + " is not installed, because the API server rejects changes: " + strings.Join(messages, "; ")
-	}
-}
-
-// acceptance returns the command that accepts the risks.
-func (a attempt) acceptance() string {
-	accepted := slices.Clone(a.risks)
-	for _, finding := range preflight.Blocking(a.findings) {
-		if risk := (v1alpha1.AcceptedRisk{Name: finding.Risk, Release: revision.Release(a.plan.name)}); finding.Risk != "" && !slices.Contains(accepted, risk) {
-			accepted = append(accepted, risk)
-		}
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"acceptedRisks": accepted}})
-	if err != nil {
-		return err.Error() // texts can always be encoded
-	}
-	return "kubectl patch clusterapi " + v1alpha1.ClusterAPIName + " --type=merge -p '" + string(patch) + "'"
 }

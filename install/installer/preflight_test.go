@@ -63,9 +63,9 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	r.Preflight = Preflight{Live: live, DryRuns: live}
 	judge := func() attempt {
 		t.Helper()
-		a := attempt{plan: planOf(t, &r, s, second), scope: rollout}
+		a := attempt{plan: planOf(t, &r, s, second), judged: judgement{version: second.Name}, scope: rollout}
 		var err error
-		if a.findings, err = (trial{&r, s, a.plan, a.former}).findings(t.Context()); err != nil {
+		if a.judged.findings, err = (trial{&r, s, a.plan, a.former}).findings(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		r.deletions = r.deletions.with(second.Name, a.deletions())
@@ -87,8 +87,8 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	if err := live.Delete(t.Context(), settled("a", "red")); err != nil {
 		t.Fatal(err)
 	}
-	if got := judge(); preflight.Blocking(got.findings) != nil {
-		t.Errorf("findings without the object: %v", got.findings)
+	if got := judge(); got.judged.blocking() != nil {
+		t.Errorf("findings without the object: %v", got.judged.findings)
 	}
 	if reserved(first) != 1 {
 		t.Error("the current version would create the object again")
@@ -96,8 +96,8 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	if err := live.Create(t.Context(), controlledBy(t, second.Name, settled("a", "blue"))); err != nil {
 		t.Fatal(err)
 	}
-	if got := judge(); got.findings != nil || dryRuns != 2 {
-		t.Errorf("findings %v and %d dry runs after the version has begun", got.findings, dryRuns)
+	if got := judge(); got.judged.findings != nil || dryRuns != 2 {
+		t.Errorf("findings %v and %d dry runs after the version has begun", got.judged.findings, dryRuns)
 	}
 }
 
@@ -212,13 +212,13 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 // One message has all findings, each with its next step.
 func TestOutcome_OfThePreflight(t *testing.T) {
 	a := attempt{
-		plan: plan{version: version{name: "4.22.0-2"}}, scope: rollout, risks: []v1alpha1.AcceptedRisk{{Name: v1alpha1.SkippedVersions, Release: "4.21.0"}},
-		findings: []preflight.Finding{
+		plan: plan{version: version{name: "4.22.0-2"}}, scope: rollout,
+		judged: judgement{"4.22.0-2", []preflight.Finding{
 			{Reason: reason.Collision, Message: "objects already exist"},
 			{Reason: reason.RiskNotAccepted, Risk: v1alpha1.BreakingCRDChange, Message: "CustomResourceDefinition c: d"},
 			{Reason: reason.RiskNotAccepted, Risk: v1alpha1.SkippedVersions, Message: "e", Accepted: true},
 			{Message: "f"},
-		},
+		}, []v1alpha1.AcceptedRisk{{Name: v1alpha1.SkippedVersions, Release: "4.21.0"}}},
 	}
 	got := a.outcome()
 	for _, part := range []string{
@@ -234,7 +234,7 @@ func TestOutcome_OfThePreflight(t *testing.T) {
 	if got.Reason != reason.Collision || a.complete() {
 		t.Errorf("reason %s, complete: %t", got.Reason, a.complete())
 	}
-	a.findings = a.findings[2:]
+	a.judged.findings = a.judged.findings[2:]
 	a.applied = true
 	a.result.Phases = append(a.result.Phases, engine.Phase{Name: "core"})
 	if got := a.outcome(); got.Reason != reason.RollingOut || !strings.HasSuffix(got.Message, "; accepted risk SkippedVersions: e; f") {

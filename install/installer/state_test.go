@@ -115,20 +115,20 @@ func TestState_DeletedConfigMaps(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff([]string{"4.22.0-2", "unlabelled"}, names(s.deletedRevisions())); diff != "" {
+	if diff := cmp.Diff([]string{"4.22.0-2", "unlabelled"}, names(s.revisions().deleted())); diff != "" {
 		t.Errorf("deleted revisions (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"4.22.0-1.1"}, names(s.orphanedParts())); diff != "" {
+	if diff := cmp.Diff([]string{"4.22.0-1.1"}, names(s.revisions().orphaned())); diff != "" {
 		t.Errorf("orphaned parts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"4.22.0-1", "4.22.0-2", "4.22.0-3", "4.22.0-4"}, s.versionNames()); diff != "" {
+	if diff := cmp.Diff([]string{"4.22.0-1", "4.22.0-2", "4.22.0-3", "4.22.0-4"}, s.revisions().versions()); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 }
 
 // The deletion of a ClusterAPI object deletes the ConfigMaps that it owns, with their parts. Orphaned versions, and versions
 // of another object, stay.
-func TestState_UninstalledBy(t *testing.T) {
+func TestRevisions_OwnedBy(t *testing.T) {
 	configMap := func(name, label, version string, owner types.UID) corev1.ConfigMap {
 		out := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: version}}}
 		if owner != "" {
@@ -144,7 +144,7 @@ func TestState_UninstalledBy(t *testing.T) {
 		configMap("other", first, "other", "theirs"), configMap("lost.1", part, "lost", "x"), configMap("unlabelled", "x", "x", "mine"),
 	}}}
 	var got []string
-	for _, configMap := range s.uninstalledBy(cluster) {
+	for _, configMap := range s.revisions().ownedBy(cluster) {
 		got = append(got, configMap.Name)
 	}
 	if diff := cmp.Diff([]string{"owned", "owned.1", "lost.1"}, got); diff != "" {

@@ -48,7 +48,7 @@ func (t teardown) deleted(ctx context.Context) status.Outcome {
 	}
 	outcome := t.each(ctx, step)
 	var failed []error
-	for _, part := range t.s.orphanedParts() {
+	for _, part := range t.s.revisions().orphaned() {
 		failed = append(failed, removeFinalizer(ctx, t.Client, part))
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -62,7 +62,7 @@ func (t teardown) each(ctx context.Context, step func(context.Context, string) (
 	outcome := status.Outcome{Reason: reason.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
 	var waiting []string
 	var failed []error
-	for _, configMap := range t.s.deletedRevisions() {
+	for _, configMap := range t.s.revisions().deleted() {
 		name := configMap.Name
 		progress, err := step(ctx, name)
 		outcome.Events = append(outcome.Events, retainedEvents(name, progress)...)

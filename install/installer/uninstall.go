@@ -74,10 +74,10 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	if deleted != nil {
 		outcome.Reason, outcome.Err = reason.ApplyFailed, errors.Join(deleted, outcome.Err)
 	}
-	if outcome.Reason == reason.AsExpected && !s.orphaning() && len(s.uninstalledBy(s.Cluster)) == 0 {
+	if outcome.Reason == reason.AsExpected && !s.orphaning() && len(s.revisions().ownedBy(s.Cluster)) == 0 {
 		r.removeOrphans(ctx, s, &outcome)
 	}
-	remaining := s.versionNames()
+	remaining := s.revisions().versions()
 	switch {
 	case apierrors.IsForbidden(outcome.Err):
 		outcome.Reason = reason.UninstallBlocked
@@ -85,7 +85,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	case outcome.Reason == reason.TearingDown:
 		outcome.Reason = reason.Uninstalling
 		outcome = limitUninstall(outcome, s.Cluster, time.Now(), r.ProgressTimeout)
-	case !s.orphaning() && len(s.uninstalledBy(s.Cluster)) == 0 && controllerutil.ContainsFinalizer(s.Cluster, v1alpha1.UninstallFinalizer):
+	case !s.orphaning() && len(s.revisions().ownedBy(s.Cluster)) == 0 && controllerutil.ContainsFinalizer(s.Cluster, v1alpha1.UninstallFinalizer):
 		log.FromContext(ctx).Info("Removing the finalizer of the ClusterAPI object", "orphaned", remaining)
 		return reconcile.Result{}, client.IgnoreNotFound(setFinalizer(ctx, r.Client, r.Live, s.Cluster, controllerutil.RemoveFinalizer))
 	case len(remaining) > 0:
@@ -109,7 +109,7 @@ func (s state) deleteRevisions(ctx context.Context, writer client.Writer) error 
 		return nil
 	}
 	var failed []error
-	for _, configMap := range s.uninstalledBy(s.Cluster) {
+	for _, configMap := range s.revisions().ownedBy(s.Cluster) {
 		if !configMap.DeletionTimestamp.IsZero() {
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -74,7 +73,7 @@ func (s state) otherParts(name string) sets.Set[revision.Part] {
 	parts := sets.New[revision.Part]()
 	for _, other := range s.Cluster.Status.Versions {
 		used := other.Revision > own || other.Name == s.Cluster.Status.CurrentVersion || other.Name == s.Cluster.Status.DesiredVersion
-		if other.Name != name && (used || !s.isDeleted(other.Name)) {
+		if other.Name != name && (used || !s.revisions().isDeleted(other.Name)) {
 			parts = parts.Union(revision.PartsOf(other))
 		}
 	}
@@ -95,32 +94,17 @@ func (s state) removedSince(name string) time.Time {
 	return since
 }
 
-// isDeleted reports whether the revision ConfigMap of a version is being deleted, or does not exist.
-func (s state) isDeleted(name string) bool {
-	return !slices.ContainsFunc(s.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Name == name && c.DeletionTimestamp.IsZero() })
-}
-
 // read assembles a version from its revision ConfigMaps and computes its digest.
 func (s state) read(name string) (version, error) {
 	stored, err := revision.FromConfigMaps(name, s.ConfigMaps)
 	if err != nil {
 		return version{}, fmt.Errorf("reading revision ConfigMap %s: %w", name, err)
 	}
-	owner := installedAs(s.ConfigMaps, name)
+	owner := s.revisions().installedAs(name)
 	number, err := revision.Number(owner)
 	if err != nil {
 		return version{}, err
 	}
 	secrets, _ := revision.SecretsOf(name, s.secrets) // plan compares the digest
 	return version{name: name, namespaces: s.namespaces, owner: owner, number: number, digest: stored.Digest.String(), stored: stored, secrets: secrets}, nil
-}
-
-// installedAs returns the version that the objects of a version name as their owner.
-func installedAs(configMaps []corev1.ConfigMap, name string) string {
-	for i := range configMaps {
-		if as := configMaps[i].Annotations[v1alpha1.InstalledAsAnnotation]; as != "" && configMaps[i].Name == name {
-			return as
-		}
-	}
-	return name
 }
