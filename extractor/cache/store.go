@@ -9,13 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/opencontainers/go-digest"
@@ -51,10 +48,8 @@ type Store struct {
 	// same directory can exceed the limit by a sixteenth.
 	MaxBytes int64
 
-	// step is called before each write operation in tests. If it returns an error, the operation
-	// fails with this error.
-	step func(operation string) error
-	mu   sync.Mutex // one writer at a time in this process
+	files files
+	mu    sync.Mutex // one writer at a time in this process
 	// room is the number of bytes that can be written before the next look at all entries.
 	room int64
 }
@@ -65,16 +60,10 @@ const (
 	signed = "signatures"
 	pinned = "pinned"
 
-	asidePrefix = ".aside-"
-	asideTime   = time.Hour
-	// justUsed is the precision of the recorded time of the last use.
-	justUsed = time.Minute
 	// storeVersion must change when the format of entries changes, or when the same
 	// image results in different bundles. Entries of other versions are ignored.
 	storeVersion = 2
 	maxEntry     = 256 << 20 // bytes
-	block        = 4 << 10   // size of the smallest file in bytes
-	chunk        = 1 << 20   // bytes of one write
 )
 
 // LoadLayer implements remote.LayerStore.
@@ -119,7 +108,7 @@ func (s *Store) Pin(images ...digest.Digest) error {
 	}
 	data, err := json.Marshal(images)
 	if err == nil {
-		err = s.write(filepath.Join(s.Dir, pinned), seal(pinned, "", data))
+		err = s.files.write(filepath.Join(s.Dir, pinned), seal(pinned, "", data))
 	}
 	if err != nil {
 		return fmt.Errorf("pinning images in the cache: %w", err)
@@ -157,7 +146,7 @@ func (s *Store) load(ctx context.Context, kind string, key digest.Digest) ([]byt
 		s.drop(ctx, file, err)
 		return nil, false
 	}
-	s.markUsed(file)
+	s.files.markUsed(file)
 	return data, true
 }
 
@@ -165,7 +154,7 @@ func (s *Store) load(ctx context.Context, kind string, key digest.Digest) ([]byt
 func (s *Store) drop(ctx context.Context, file string, why error) {
 	log := logr.FromContextOrDiscard(ctx).WithValues("entry", file)
 	log.Error(why, "Removing a corrupt cache entry")
-	if err := s.remove(file); err != nil {
+	if err := s.files.remove(file); err != nil {
 		log.Error(err, "Failed to remove a corrupt cache entry")
 	}
 }
@@ -201,30 +190,6 @@ func seal(kind string, key digest.Digest, body []byte) []byte {
 	return slices.Concat([]byte(digest.FromBytes(rest)), []byte("\n"), rest)
 }
 
-// readFile reads a regular file of at most maxEntry bytes.
-func readFile(name string) ([]byte, error) {
-	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() { // opening a named pipe blocks
-		return nil, fmt.Errorf("reading %s: not a regular file", name)
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxEntry:
-		return nil, fmt.Errorf("reading %s: not a regular file of at most %d bytes", name, maxEntry)
-	}
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(file, data); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	return data, nil
-}
-
 // save writes an entry and evicts others if the store is too large.
 func (s *Store) save(kind string, key digest.Digest, body []byte) error {
 	if s == nil || s.Dir == "" {
@@ -236,86 +201,13 @@ func (s *Store) save(kind string, key digest.Digest, body []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file, data := s.file(kind, key), seal(kind, key, body)
-	if err := s.write(file, data); err != nil {
+	if err := s.files.write(file, data); err != nil {
 		return err
 	}
 	if s.room -= blocks(int64(len(data))); s.room >= 0 {
 		return nil
 	}
 	return s.prune(file)
-}
-
-// blocks rounds a size up to whole blocks.
-func blocks(size int64) int64 { return (size + block - 1) / block * block }
-
-// write writes a temporary file and renames it.
-func (s *Store) write(file string, data []byte) error {
-	dir := filepath.Dir(file)
-	if err := s.do("mkdir", func() error { return os.MkdirAll(dir, 0o755) }); err != nil {
-		return err
-	}
-	var aside *os.File
-	err := s.do("create", func() (err error) {
-		aside, err = os.CreateTemp(dir, asidePrefix+"*")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = errors.Join(s.fill(aside, data), aside.Close())
-	if err == nil {
-		err = s.do("rename", func() error { return os.Rename(aside.Name(), file) })
-	}
-	if err != nil {
-		return errors.Join(err, s.remove(aside.Name()))
-	}
-	return nil
-}
-
-func (s *Store) fill(file *os.File, data []byte) error {
-	for part := range slices.Chunk(data, chunk) {
-		err := s.do("write", func() error {
-			_, err := file.Write(part)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// do executes a write operation.
-func (s *Store) do(operation string, change func() error) error {
-	if s.step != nil {
-		if err := s.step(operation); err != nil {
-			return err
-		}
-	}
-	return change()
-}
-
-func (s *Store) remove(file string) error {
-	err := s.do("remove", func() error { return os.Remove(file) })
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another process removed it
-	}
-	return err
-}
-
-// markUsed sets the modification time of a file to now. If that fails, the file may be evicted early.
-func (s *Store) markUsed(file string) {
-	now := time.Now()
-	if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()).Abs() > justUsed {
-		_ = s.do("touch", func() error { return os.Chtimes(file, now, now) })
-	}
-}
-
-// storedFile is a file of the store.
-type storedFile struct {
-	file string
-	used time.Time
-	size int64
 }
 
 // prune removes the least recently used entries until the store is within its limit, and temporary files
@@ -332,7 +224,7 @@ func (s *Store) prune(written string) error {
 	var entries []storedFile
 	var total int64
 	for _, kind := range []string{images, layers, signed} {
-		found, err := s.list(filepath.Join(s.Dir, kind))
+		found, err := s.files.list(filepath.Join(s.Dir, kind))
 		if err != nil {
 			return err
 		}
@@ -350,36 +242,13 @@ func (s *Store) prune(written string) error {
 		if stay[e.file] {
 			continue
 		}
-		if err := s.remove(e.file); err != nil {
+		if err := s.files.remove(e.file); err != nil {
 			return err
 		}
 		total -= e.size
 	}
 	s.room = min(limit-total, limit/16)
 	return nil
-}
-
-// list returns the entries in a directory, and removes temporary files of killed processes.
-func (s *Store) list(dir string) (entries []storedFile, err error) {
-	found, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	for _, entry := range found {
-		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() {
-			continue // another process removed it, or it is not an entry
-		}
-		file := filepath.Join(dir, entry.Name())
-		if len(entry.Name()) > len(asidePrefix) && entry.Name()[:len(asidePrefix)] == asidePrefix {
-			if time.Since(info.ModTime()) > asideTime {
-				_ = s.remove(file) // the next call tries again
-			}
-			continue
-		}
-		entries = append(entries, storedFile{file, info.ModTime(), blocks(info.Size())})
-	}
-	return entries, err
 }
 
 // bundle is the encoded form of a bundle. An entry has all bundles of an image in

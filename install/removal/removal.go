@@ -69,18 +69,18 @@ func (r *Remover) pass(ctx context.Context, rev engine.Revision) (progress Progr
 	if err != nil {
 		return Progress{}, err
 	}
-	if err := r.unmarkRetained(ctx, rev, removed, retained); err != nil {
+	if err := r.crds().unmarkRetained(ctx, rev, removed, retained); err != nil {
 		return Progress{}, err
 	}
 	if err := r.endConversions(ctx, rev, removed); err != nil {
 		return Progress{}, err
 	}
-	return r.progressOf(ctx, removed, retained)
+	return progressOf(ctx, r.Engine.Reader, removed, retained)
 }
 
 // progressOf describes the objects that remain after a pass. Retained CRDs count once their
 // phase is reached.
-func (r *Remover) progressOf(ctx context.Context, removed engine.Removal, retained map[string][]retainedCRD) (Progress, error) {
+func progressOf(ctx context.Context, reader client.Reader, removed engine.Removal, retained map[string][]retainedCRD) (Progress, error) {
 	out := Progress{Removal: removed}
 	for _, phase := range removed.Phases {
 		for _, crd := range retained[phase.Name] {
@@ -91,7 +91,7 @@ func (r *Remover) progressOf(ctx context.Context, removed engine.Removal, retain
 			}
 		}
 		for _, waiting := range phase.Waiting {
-			state, err := r.deletionState(ctx, waiting)
+			state, err := deletionState(ctx, reader, waiting)
 			if err != nil {
 				return out, err
 			}
@@ -103,8 +103,8 @@ func (r *Remover) progressOf(ctx context.Context, removed engine.Removal, retain
 
 // deletionState returns the time of an object's deletion and the finalizers that
 // block it; empty if the object is gone, or the cache has not seen its deletion yet.
-func (r *Remover) deletionState(ctx context.Context, ref engine.Reference) (string, error) {
-	obj, err := ref.Read(ctx, r.Engine.Reader)
+func deletionState(ctx context.Context, reader client.Reader, ref engine.Reference) (string, error) {
+	obj, err := ref.Read(ctx, reader)
 	if apierrors.IsNotFound(err) || err == nil && obj.GetDeletionTimestamp() == nil {
 		return "", nil
 	}

@@ -88,14 +88,14 @@ func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCR
 // unmarkRetained removes the label, the revision and the owner from the retained CRDs
 // of the phases that were reached. Some versions of boxcutter do not remove them with
 // WithOrphan, and with them a CRD would still belong to the removed version.
-func (r *Remover) unmarkRetained(ctx context.Context, rev engine.Revision, removed engine.Removal, retained map[string][]retainedCRD) error {
+func (c crds) unmarkRetained(ctx context.Context, rev engine.Revision, removed engine.Removal, retained map[string][]retainedCRD) error {
 	owners := map[string]string{}
 	for _, phase := range rev.Phases {
 		owners[phase.Name] = phase.Owner
 	}
 	for _, phase := range removed.Phases {
 		for _, crd := range retained[phase.Name] {
-			if err := r.crds().unmark(ctx, crd.name, owners[phase.Name]); err != nil {
+			if err := c.unmark(ctx, crd.name, owners[phase.Name]); err != nil {
 				return err
 			}
 		}

@@ -146,7 +146,7 @@ func TestRetention_OfADeletedCRD(t *testing.T) {
 		if err := cluster.Get(t.Context(), client.ObjectKey{Name: machinesCRD}, now); err != nil || allowsAdoption(now) == deleted {
 			t.Errorf("deleted %t: adoptable %t, %v", deleted, allowsAdoption(now), err)
 		}
-		progress, err := remover.progressOf(t.Context(), engine.Removal{Phases: []engine.RemovedPhase{{Name: "core"}}}, map[string][]retainedCRD{"core": {got}})
+		progress, err := progressOf(t.Context(), remover.Engine.Reader, engine.Removal{Phases: []engine.RemovedPhase{{Name: "core"}}}, map[string][]retainedCRD{"core": {got}})
 		if err != nil || len(progress.Deleted) != map[bool]int{true: 1}[deleted] || len(progress.Retained) != map[bool]int{false: 1}[deleted] {
 			t.Errorf("deleted %t: %+v, %v", deleted, progress, err)
 		}
@@ -201,7 +201,7 @@ func TestDeletionState(t *testing.T) {
 	}{
 		"gone": {remover, "", false}, "kept": {remover, "", false}, "blocked": {remover, "blocked by finalizer example.com/hold", false}, "unknown": {down, "", true},
 	} {
-		got, err := test.of.deletionState(t.Context(), engine.Reference{Identity: object.IdentityOf(settings(name)), APIVersion: "v1"})
+		got, err := deletionState(t.Context(), test.of.Engine.Reader, engine.Reference{Identity: object.IdentityOf(settings(name)), APIVersion: "v1"})
 		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") || (err != nil) != test.fails {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -287,7 +287,7 @@ func TestUnmarkRetained_ReachedPhases(t *testing.T) {
 		"core-crds": {{name: "later.x.io", reason: "it has instances"}},
 	}
 	removed := engine.Removal{Phases: []engine.RemovedPhase{{Name: "aws"}, {Name: "aws-crds"}}}
-	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); err != nil {
+	if err := remover.crds().unmarkRetained(t.Context(), rev, removed, retained); err != nil {
 		t.Fatal(err)
 	}
 	checkReleased(t, cluster, before, []string{"a.x.io"})
@@ -295,11 +295,11 @@ func TestUnmarkRetained_ReachedPhases(t *testing.T) {
 		return apierrors.NewNotFound(schema.GroupResource{}, "later.x.io")
 	}})
 	removed.Phases = append(removed.Phases, engine.RemovedPhase{Name: "core-crds"})
-	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); err != nil {
+	if err := remover.crds().unmarkRetained(t.Context(), rev, removed, retained); err != nil {
 		t.Errorf("got %v after the deletion by another client", err)
 	}
 	remover.Live = answer{apierrors.NewServiceUnavailable("down")}
-	if err := remover.unmarkRetained(t.Context(), rev, removed, retained); !apierrors.IsServiceUnavailable(err) {
+	if err := remover.crds().unmarkRetained(t.Context(), rev, removed, retained); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("got %v, want the error of the read", err)
 	}
 }

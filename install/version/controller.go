@@ -80,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	files := r.source().read()
 	seen := r.observe(ctx, state, files)
-	outcome := r.of(files).outcome(ctx, state, files)
+	outcome := r.pass(files).outcome(ctx, state)
 	outcome.Generation = state.Cluster.Generation
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
@@ -99,11 +99,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reported.Result(outcome)
 }
 
-// of returns the reconciler for the release of the files, if it has no release of its own.
-func (r *Reconciler) of(files releaseFiles) *Reconciler {
-	out := *r
-	out.Release = cmp.Or(r.Release, files.version)
-	return &out
+// pass decides on the version for one release.
+type pass struct {
+	*Reconciler
+	files releaseFiles
+	// release is the running release: of the Reconciler, or of the files if it has none.
+	release string
+}
+
+func (r *Reconciler) pass(files releaseFiles) pass {
+	return pass{r, files, cmp.Or(r.Release, files.version)}
 }
 
 // pin keeps the bundles of the versions' images in the cache. If that fails, they
@@ -127,20 +132,20 @@ func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 
 // outcome decides on a version and stores it. An error leaves the existing versions
 // unchanged.
-func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot, files releaseFiles) status.Outcome {
+func (p pass) outcome(ctx context.Context, state snapshot.Snapshot) status.Outcome {
 	existing := state.ConfigMaps
-	wrote, err := r.storage().repair(ctx, state.Cluster, existing)
+	wrote, err := p.storage().repair(ctx, state.Cluster, existing)
 	if err == nil && wrote {
-		existing, err = snapshot.ConfigMaps(ctx, r.Namespaces.Operator, r.Client, r.Live)
+		existing, err = snapshot.ConfigMaps(ctx, p.Namespaces.Operator, p.Client, p.Live)
 	}
 	if err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	inputs, outcome := r.readInputs(ctx, state.Cluster, existing, files)
+	inputs, outcome := p.readInputs(ctx, state.Cluster, existing)
 	if outcome.Reason != reason.AsExpected {
 		return outcome
 	}
-	return r.decide(ctx, state.Cluster, inputs, existing)
+	return p.decide(ctx, state.Cluster, inputs, existing)
 }
 
 // storage returns the storage of versions.

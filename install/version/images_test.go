@@ -17,6 +17,12 @@ import (
 	"github.com/capi-installer/capi-installer/install/snapshot"
 )
 
+// passed parses the images of a pass.
+func passed(r *Reconciler) (imagesjson.Images, error) {
+	p := r.pass(r.source().read())
+	return releaseSource{p.ImagesJSON, p.release}.parse(p.files, nil)
+}
+
 // parsed reads the files of the release and returns its images.
 func parsed(r *Reconciler) (imagesjson.Images, error) {
 	return r.source().parse(r.source().read(), nil)
@@ -57,7 +63,7 @@ func TestRelease_OfTheFiles(t *testing.T) {
 	if err := os.WriteFile(r.ImagesJSON, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.of(r.source().read()).source().parse(r.source().read(), nil); err == nil || !strings.Contains(err.Error(), "must name the release") {
+	if _, err := passed(r); err == nil || !strings.Contains(err.Error(), "must name the release") {
 		t.Errorf("without release: %v", err)
 	}
 	for _, release := range []string{"1.0.0", "1.1.0"} {
@@ -65,13 +71,12 @@ func TestRelease_OfTheFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := r.source().read()
-		if _, err := r.of(files).source().parse(files, nil); err != nil || r.of(files).Release != release {
-			t.Errorf("release %s, %v; want %s", r.of(files).Release, err, release)
+		if _, err := passed(r); err != nil || r.pass(files).release != release {
+			t.Errorf("release %s, %v; want %s", r.pass(files).release, err, release)
 		}
 	}
 	r.Release = "1.0.0"
-	files := r.source().read()
-	if _, err := r.of(files).source().parse(files, nil); !errors.As(err, new(*StaleError)) {
+	if _, err := passed(r); !errors.As(err, new(*StaleError)) {
 		t.Errorf("a program with another release: %v", err)
 	}
 }

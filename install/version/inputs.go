@@ -31,40 +31,40 @@ type inputs struct {
 // readInputs returns the bundles for the platforms from the images and the transport
 // ConfigMaps of the release. The outcome is AsExpected, or the reason why no version
 // can be decided on.
-func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap, files releaseFiles) (inputs, status.Outcome) {
-	platforms, outcome := r.readPlatforms(ctx, cluster)
+func (p pass) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
+	platforms, outcome := p.readPlatforms(ctx, cluster)
 	if outcome.Reason != reason.AsExpected {
 		return inputs{}, outcome
 	}
-	images, err := r.source().parse(files, cluster.Spec.ImageOverrides)
+	images, err := releaseSource{p.ImagesJSON, p.release}.parse(p.files, cluster.Spec.ImageOverrides)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: imagesReason(err), Err: err}
 	}
-	variables, err := configuration{r.Client}.variables(ctx, r.Variables)
+	variables, err := configuration{p.Client}.variables(ctx, p.Variables)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	transported, others, err := transport{r.Client, r.Live, r.Release, r.Namespaces.Operand}.bundles(ctx)
+	transported, others, err := transport{p.Client, p.Live, p.release, p.Namespaces.Operand}.bundles(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	results, err := extractor.Images{Images: images, Fetcher: r.Fetcher}.Results(ctx)
+	results, err := extractor.Images{Images: images, Fetcher: p.Fetcher}.Results(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.ImageUnreadable, Err: err}
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
-	bundles, err := r.choose(platforms, results, others, cluster)
+	bundles, err := p.choose(platforms, results, others, cluster)
 	if errors.As(err, new(*operand.UnsupportedError)) {
 		return inputs{}, unsupported(err, cluster)
 	}
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
-	settings, former, err := references{r.Client, r.storage()}.settings(ctx, cluster, existing)
+	settings, former, err := references{p.Client, p.storage()}.settings(ctx, cluster, existing)
 	if err != nil {
 		return inputs{}, settingsOutcome(err)
 	}
-	settings.Namespaces = r.Namespaces.Providers()
+	settings.Namespaces = p.Namespaces.Providers()
 	return inputs{
 		operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings},
 		operand.OtherPlatforms(platforms, results), former,
@@ -72,16 +72,16 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 }
 
 // readPlatforms returns the platforms of the cluster. The outcome is AsExpected, or the reason why nothing is installed on them.
-func (r *Reconciler) readPlatforms(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
-	platforms, err := r.Platforms, error(nil)
+func (p pass) readPlatforms(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
+	platforms, err := p.Platforms, error(nil)
 	if len(platforms) == 0 {
-		platforms, err = configuration{r.Client}.platforms(ctx)
+		platforms, err = configuration{p.Client}.platforms(ctx)
 	}
 	if err == nil && len(platforms) == 0 {
 		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}
 	if err == nil {
-		err = r.checkGates(ctx, platforms)
+		err = p.checkGates(ctx, platforms)
 	}
 	switch {
 	case errors.As(err, new(*operand.UnsupportedError)):
@@ -96,9 +96,9 @@ func (r *Reconciler) readPlatforms(ctx context.Context, cluster *v1alpha1.Cluste
 
 // choose selects the bundles for the platforms. It returns an error if that would
 // uninstall a provider of the desired version because an input is missing.
-func (r *Reconciler) choose(platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
+func (p pass) choose(platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
 	if len(others) == 0 {
-		if err := r.checkProvider(platforms, results, cluster); err != nil {
+		if err := p.checkProvider(platforms, results, cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Reconciler) choose(platforms operand.Platforms, results []extractor.Res
 		return bundles, err
 	}
 	err = join(pendingBundles(desired.Components, bundles, others))
-	if err == nil && desired.Name == fmt.Sprintf("%s-%d", r.Release, desired.Revision) {
+	if err == nil && desired.Name == fmt.Sprintf("%s-%d", p.release, desired.Revision) {
 		err = droppedBundles(desired.Components, bundles, results)
 	}
 	return bundles, errors.Join(operand.CheckDropped(desired.Components, bundles, results), err)

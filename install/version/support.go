@@ -20,12 +20,12 @@ var errGatesUnknown = errors.New("waiting for the feature gates of the cluster i
 
 // checkGates returns an *operand.UnsupportedError if a feature gate disables Cluster API on the cluster's platform. Platforms
 // of the command line and clusters without feature gates are not restricted.
-func (r *Reconciler) checkGates(ctx context.Context, platforms operand.Platforms) error {
-	if len(r.Platforms) > 0 {
+func (p pass) checkGates(ctx context.Context, platforms operand.Platforms) error {
+	if len(p.Platforms) > 0 {
 		return nil
 	}
 	object := &configv1.FeatureGate{}
-	err := configuration{r.Client}.read(ctx, object)
+	err := configuration{p.Client}.read(ctx, object)
 	if err != nil || object.Name == "" {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r *Reconciler) checkGates(ctx context.Context, platforms operand.Platforms
 	if len(all) == 0 {
 		return errGatesUnknown
 	}
-	return operand.CheckGates(platforms.String(), gatesOf(all, r.Release))
+	return operand.CheckGates(platforms.String(), gatesOf(all, p.release))
 }
 
 // gatesOf returns the feature gates of a release, or else of the first one: shortly after the begin of an upgrade, the
@@ -57,8 +57,8 @@ func gatesOf(all []configv1.FeatureGateDetails, release string) operand.FeatureG
 
 // checkProvider returns an *operand.UnsupportedError if the release has no provider for the cluster's platform, and OpenShift
 // does not support the platform. An installed version needs its provider, so that it is not dropped.
-func (r *Reconciler) checkProvider(platforms operand.Platforms, results []extractor.Result, cluster *v1alpha1.ClusterAPI) error {
-	if len(r.Platforms) > 0 || cluster.Status.DesiredVersion != "" {
+func (p pass) checkProvider(platforms operand.Platforms, results []extractor.Result, cluster *v1alpha1.ClusterAPI) error {
+	if len(p.Platforms) > 0 || cluster.Status.DesiredVersion != "" {
 		return nil
 	}
 	return operand.CheckProvider(platforms.String(), results)

@@ -79,10 +79,10 @@ func TestVariables_FailIfTheyCannotBeRead(t *testing.T) {
 }
 
 func TestPlatforms(t *testing.T) {
-	if got, outcome := (&Reconciler{Client: failingClient{}, Platforms: []string{"AWS"}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Reason != reason.AsExpected || got.String() != "AWS" {
+	if got, outcome := (pass{Reconciler: &Reconciler{Client: failingClient{}, Platforms: []string{"AWS"}}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Reason != reason.AsExpected || got.String() != "AWS" {
 		t.Errorf("the platforms of the flag: got %v, %v", got, outcome)
 	}
-	if got, outcome := (&Reconciler{Client: failingClient{}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Err == nil || got != nil {
+	if got, outcome := (pass{Reconciler: &Reconciler{Client: failingClient{}}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Err == nil || got != nil {
 		t.Errorf("an unavailable API server: got %v, %v", got, outcome)
 	}
 }

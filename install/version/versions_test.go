@@ -79,7 +79,7 @@ func TestAdd_LimitOfVersions(t *testing.T) {
 		}
 		r := reconcilerWith(t, cluster)
 		r.Reporter = &status.Reporter{Client: r.Client, Live: r.Live}
-		if got := r.add(t.Context(), cluster.DeepCopy(), operand.Set{}, inputs{}, nil); got.Reason != want || got.Err != nil {
+		if got := r.pass(releaseFiles{}).add(t.Context(), cluster.DeepCopy(), operand.Set{}, inputs{}, nil); got.Reason != want || got.Err != nil {
 			t.Errorf("with %d versions: %s, error %v, want %s", before, got.Reason, got.Err, want)
 		}
 	}
@@ -280,7 +280,7 @@ func TestChoose(t *testing.T) {
 				cluster.Status.DesiredVersion = test.desired
 				cluster.Status.Versions = []v1alpha1.Version{{Name: test.desired, Revision: 2, Components: test.former}}
 			}
-			_, err := (&Reconciler{Release: "4.22.0"}).choose(operand.Platforms{"AWS"}, test.results, test.others, cluster)
+			_, err := (pass{Reconciler: &Reconciler{}, release: "4.22.0"}).choose(operand.Platforms{"AWS"}, test.results, test.others, cluster)
 			for _, kind := range []error{&configmap.Error{}, &configmap.OtherError{}, &operand.DroppedError{}} {
 				if got, want := hasType(err, kind), fmt.Sprintf("%T", kind) == fmt.Sprintf("%T", test.want); got != want {
 					t.Errorf("got %v; a %T: %t, want %t", err, kind, got, want)
