@@ -55,7 +55,7 @@ func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.C
 	if !r.operator.known || r.operator.object == nil {
 		return nil
 	}
-	status := r.clusterOperatorStatus(r.operator.object.Status, cluster, outcome)
+	status := clusterOperatorStatus(r.operator.object.Status, cluster, outcome, cmp.Or(r.ReleaseVersion, observedRelease(cluster)))
 	if equality.Semantic.DeepEqual(r.operator.object.Status, status) {
 		return nil
 	}
@@ -84,14 +84,14 @@ func (r *Reporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperat
 
 // clusterOperatorStatus returns the status of the ClusterOperator for the ClusterAPI object. It does not modify the old one.
 // It keeps the old list of related objects if they are the same: comparing a list with itself takes no time.
-func (r *Reporter) clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1.ClusterAPI, outcome Outcome) configv1.ClusterOperatorStatus {
+func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1.ClusterAPI, outcome Outcome, release string) configv1.ClusterOperatorStatus {
 	status := old
 	status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
 	if outcome.Related != nil && !slices.Equal(outcome.Related, old.RelatedObjects) {
 		status.RelatedObjects = outcome.Related
 	}
 	if outcome.ReleaseInstalled {
-		status.Versions = operandVersions(cmp.Or(r.ReleaseVersion, observedRelease(cluster)), cluster)
+		status.Versions = operandVersions(release, cluster)
 	}
 	return status
 }

@@ -207,7 +207,7 @@ func TestSetStatus_ObservedGeneration(t *testing.T) {
 	for controller, want := range map[Controller]int64{Version: 4, Installer: 3} {
 		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{ObservedGeneration: 3}}
 		cluster.Generation = 4
-		(&Reporter{}).setStatus(cluster, controller, Outcome{Reason: reason.AsExpected})
+		setStatus(cluster, controller, Outcome{Reason: reason.AsExpected}, start)
 		if got := cluster.Status.ObservedGeneration; got != want {
 			t.Errorf("after a report of the %s controller, the observed generation is %d, want %d", controller, got, want)
 		}
@@ -328,14 +328,13 @@ func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 // A stale cache can show the previous version as installed and desired while the next
 // one is being written.
 func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
-	reporter := &Reporter{ReleaseVersion: "4.22.1"}
 	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}, {Name: "without-version"}}}
 	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
-	during := reporter.clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: reason.RollingOut})
+	during := clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: reason.RollingOut}, "4.22.1")
 	if len(during.Versions) != 0 {
 		t.Errorf("the ClusterOperator reports %v", during.Versions)
 	}
-	after := reporter.clusterOperatorStatus(during, settled, Outcome{Reason: reason.AsExpected, ReleaseInstalled: true})
+	after := clusterOperatorStatus(during, settled, Outcome{Reason: reason.AsExpected, ReleaseInstalled: true}, "4.22.1")
 	want := []configv1.OperandVersion{{Name: "operator", Version: "4.22.1"}, {Name: "cluster-api", Version: "v1.10.2"}}
 	if diff := cmp.Diff(want, after.Versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
@@ -348,8 +347,8 @@ func TestClusterOperatorStatus_ConditionsAndRelatedObjects(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Status.Conditions = []metav1.Condition{{Type: Degraded, Status: metav1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}}
 	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "a"}}
-	status := (&Reporter{}).clusterOperatorStatus(configv1.ClusterOperatorStatus{}, cluster, Outcome{Related: related})
-	status = (&Reporter{}).clusterOperatorStatus(status, cluster, Outcome{})
+	status := clusterOperatorStatus(configv1.ClusterOperatorStatus{}, cluster, Outcome{Related: related}, "")
+	status = clusterOperatorStatus(status, cluster, Outcome{}, "")
 	want := configv1.ClusterOperatorStatus{
 		RelatedObjects: related,
 		Conditions:     []configv1.ClusterOperatorStatusCondition{{Type: configv1.OperatorDegraded, Status: configv1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}},
@@ -357,7 +356,7 @@ func TestClusterOperatorStatus_ConditionsAndRelatedObjects(t *testing.T) {
 	if diff := cmp.Diff(want, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	if got := (&Reporter{}).clusterOperatorStatus(status, cluster, Outcome{Related: related[:0]}).RelatedObjects; len(got) != 0 {
+	if got := clusterOperatorStatus(status, cluster, Outcome{Related: related[:0]}, "").RelatedObjects; len(got) != 0 {
 		t.Errorf("related objects are %v, want none", got)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // after returns the ClusterAPI object after a controller has reported an outcome.
 func after(before *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time) *v1alpha1.ClusterAPI {
 	cluster := before.DeepCopy()
-	(&Reporter{Now: func() time.Time { return at }}).setStatus(cluster, controller, outcome)
+	setStatus(cluster, controller, outcome, at)
 	return cluster
 }
 

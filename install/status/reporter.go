@@ -111,11 +111,11 @@ func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, contro
 	}
 	cluster, postponed, err := r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
 		if change != nil {
-			r.apply(change, cluster)
+			apply(change, cluster, r.now())
 		}
-		r.setStatus(cluster, controller, outcome)
+		setStatus(cluster, controller, outcome, r.now())
 		if controller == Installer && judged != nil && judged.Status.DesiredVersion != cluster.Status.DesiredVersion {
-			r.withdrawFailure(cluster) // the outcome is about the version that was desired at the start of the reconcile
+			withdrawFailure(cluster, r.now()) // the outcome is about the version that was desired at the start of the reconcile
 		}
 	})
 	if err != nil {
@@ -155,27 +155,27 @@ func isUnavailable(condition configv1.ClusterOperatorStatusCondition) bool {
 func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { r.apply(change, cluster) })
+	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { apply(change, cluster, r.now()) })
 	return cluster, err
 }
 
 // apply makes a change. Another desired version withdraws what the installer has reported about the former one.
-func (r *Reporter) apply(change Change, cluster *v1alpha1.ClusterAPI) {
+func apply(change Change, cluster *v1alpha1.ClusterAPI, at time.Time) {
 	former := cluster.Status.DesiredVersion
 	change(&cluster.Status)
 	if cluster.Status.DesiredVersion != former {
-		r.withdrawFailure(cluster)
+		withdrawFailure(cluster, at)
 	}
 }
 
 // withdrawFailure replaces what the installer has reported about a version that is no longer desired: it has not judged the
 // present one yet, and who waits for that must not see the failure of another.
-func (r *Reporter) withdrawFailure(cluster *v1alpha1.ClusterAPI) {
+func withdrawFailure(cluster *v1alpha1.ClusterAPI, at time.Time) {
 	s := &cluster.Status
 	if s.DesiredVersion == "" || !meta.IsStatusConditionTrue(s.Conditions, string(Installer)+"Degraded") {
 		return
 	}
-	for _, condition := range Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "installing " + s.DesiredVersion}, s.Conditions, cluster.Generation, r.now()) {
+	for _, condition := range Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "installing " + s.DesiredVersion}, s.Conditions, cluster.Generation, at) {
 		replaceCondition(&s.Conditions, condition)
 	}
 	for i := range s.Versions {
@@ -188,8 +188,7 @@ func (r *Reporter) withdrawFailure(cluster *v1alpha1.ClusterAPI) {
 }
 
 // setStatus sets the conditions and phases of an outcome.
-func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
-	at := r.now()
+func setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time) {
 	for name, phases := range outcome.Phases {
 		if version := cluster.Status.Version(name); version != nil {
 			version.Phases = stampPhases(version.Phases, phases, at)
@@ -235,7 +234,7 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 		}
 		read, before = nil, cluster.DeepCopy()
 		change(cluster)
-		r.maskStatus(&cluster.Status)
+		maskStatus(&cluster.Status, r.Mask)
 		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 			return nil
 		}
@@ -261,16 +260,16 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 }
 
 // maskStatus replaces the values of Secrets in messages.
-func (r *Reporter) maskStatus(s *v1alpha1.ClusterAPIStatus) {
-	s.Message = r.Mask.Text(s.Message)
+func maskStatus(s *v1alpha1.ClusterAPIStatus, mask *masking.Mask) {
+	s.Message = mask.Text(s.Message)
 	for i := range s.Conditions {
-		s.Conditions[i].Message = r.Mask.Text(s.Conditions[i].Message)
+		s.Conditions[i].Message = mask.Text(s.Conditions[i].Message)
 	}
 	for i := range s.Versions {
 		for j := range s.Versions[i].Phases {
 			for k := range s.Versions[i].Phases[j].WaitingFor {
 				waiting := &s.Versions[i].Phases[j].WaitingFor[k]
-				waiting.Message = r.Mask.Text(waiting.Message)
+				waiting.Message = mask.Text(waiting.Message)
 			}
 		}
 	}

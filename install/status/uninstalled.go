@@ -5,6 +5,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,7 +32,7 @@ func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 			return err
 		}
 		before := operator.DeepCopy()
-		r.setUninstalled(operator, outcome)
+		setUninstalled(operator, outcome, r.now())
 		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
 			return nil
 		}
@@ -45,8 +46,8 @@ func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 
 // setUninstalled sets the conditions of an outcome on the ClusterOperator, whose own
 // conditions hold the transition times.
-func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Outcome) {
-	conditions, at := conditionsOf(operator), r.now()
+func setUninstalled(operator *configv1.ClusterOperator, outcome Outcome, at time.Time) {
+	conditions := conditionsOf(operator)
 	for _, own := range [][]metav1.Condition{
 		Conditions(Version, Outcome{Reason: reason.Uninstalled}, conditions, 0, at),
 		Conditions(Installer, outcome, conditions, 0, at),

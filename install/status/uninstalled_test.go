@@ -15,20 +15,18 @@ import (
 
 // After an uninstall, the ClusterOperator has no version, and a second report changes nothing.
 func TestUninstalled_ClusterOperator(t *testing.T) {
-	now := start
-	reporter := &Reporter{Now: func() time.Time { return now }}
 	operator := &configv1.ClusterOperator{}
 	operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: "4.22.0"}}
 	operator.Status.Conditions = []configv1.ClusterOperatorStatusCondition{
 		{Type: "VersionProgressing", Status: configv1.ConditionTrue, Reason: "RollingOut", LastTransitionTime: metav1.NewTime(start.Add(-time.Hour))},
 	}
 	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "a"}}
-	reporter.setUninstalled(operator, Outcome{Reason: reason.Uninstalling, Message: "removing version 4.22.0-1", Installed: new(false), Related: related})
+	setUninstalled(operator, Outcome{Reason: reason.Uninstalling, Message: "removing version 4.22.0-1", Installed: new(false), Related: related}, start)
 	if len(operator.Status.Versions) != 1 {
 		t.Errorf("versions during the uninstall: %v", operator.Status.Versions)
 	}
 	done := Outcome{Reason: reason.Uninstalled, Message: "nothing is installed", Installed: new(false)}
-	reporter.setUninstalled(operator, done)
+	setUninstalled(operator, done, start)
 	got := map[string]string{}
 	for _, condition := range operator.Status.Conditions {
 		got[string(condition.Type)] = string(condition.Status) + " " + condition.Reason
@@ -44,8 +42,7 @@ func TestUninstalled_ClusterOperator(t *testing.T) {
 		t.Errorf("after the uninstall, versions are %v and related objects %v", operator.Status.Versions, operator.Status.RelatedObjects)
 	}
 	before := operator.DeepCopy()
-	now = now.Add(time.Hour)
-	reporter.setUninstalled(operator, done)
+	setUninstalled(operator, done, start.Add(time.Hour))
 	if diff := cmp.Diff(before, operator); diff != "" {
 		t.Errorf("the second report changes the ClusterOperator (-first +second):\n%s", diff)
 	}

@@ -32,7 +32,7 @@ func TestWithdrawFailure(t *testing.T) {
 				{Type: "InstallerDegraded", Status: test.degraded, Reason: string(reason.Collision)},
 			},
 		}}
-		(&Reporter{}).withdrawFailure(cluster)
+		withdrawFailure(cluster, start)
 		progressing := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerProgressing")
 		if progressing.Reason != string(test.want) || meta.IsStatusConditionTrue(cluster.Status.Conditions, "InstallerDegraded") != (test.degraded == metav1.ConditionTrue && test.want == reason.Collision) {
 			t.Errorf("%s: conditions %+v, want reason %s", name, cluster.Status.Conditions, test.want)
