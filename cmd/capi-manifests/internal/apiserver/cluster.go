@@ -11,19 +11,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -34,7 +30,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/deploy/kubernetes"
-	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
@@ -44,15 +39,11 @@ const askingAs = "capi-manifests-validate"
 // Cluster is an API server that checks objects: a contract.Server.
 type Cluster struct {
 	config    *rest.Config
-	objects   dynamic.Interface
+	resources resources
 	Discovery discovery.DiscoveryInterface
 	// access reviews the permissions of the user. With the full clientset, the
 	// program would be a fifth larger.
 	access authorizationclient.AuthorizationV1Interface
-	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// defined maps the kinds that CRDs have defined here, a
-	// schema.GroupVersionKind, to a *meta.RESTMapping.
-	defined sync.Map
 	// disposable is true for a cluster that was started for the checks. CRDs may be
 	// created only there; no other cluster is ever modified.
 	disposable bool
@@ -75,7 +66,7 @@ func Connect(config *rest.Config, disposable bool) (*Cluster, error) {
 		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(versions))
-	return &Cluster{config: config, objects: objects, Discovery: versions, access: access, mapper: mapper, disposable: disposable}, nil
+	return &Cluster{config: config, resources: resources{client: objects, mapper: mapper}, Discovery: versions, access: access, disposable: disposable}, nil
 }
 
 // dryRunOnly rejects requests that would write.
@@ -111,20 +102,22 @@ func (c *Cluster) Prepare(ctx context.Context) error {
 			namespaces = append(namespaces, strictCopy(object))
 		}
 		for _, namespace := range namespaces {
-			if err := c.send(ctx, namespace, false); err != nil {
+			if err := c.resources.send(ctx, namespace, false); err != nil {
 				return fmt.Errorf("creating namespace %s: %w", namespace.GetName(), err)
 			}
 		}
 	}
-	return c.until(ctx, "the default service accounts", func(ctx context.Context) error {
+	return until(ctx, "the default service accounts", func(ctx context.Context) error {
 		var errs []error
 		for _, namespace := range []string{v1alpha1.OpenShiftNamespaces.Operand, v1alpha1.KubernetesNamespaces.Operand, strictNamespace} {
-			_, err := c.objects.Resource(serviceAccounts).Namespace(namespace).Get(ctx, "default", metav1.GetOptions{})
+			_, err := c.resources.client.Resource(serviceAccounts).Namespace(namespace).Get(ctx, "default", metav1.GetOptions{})
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
 }
+
+var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
 // strictNamespace is a namespace of a disposable cluster.
 var strictNamespace = v1alpha1.OpenShiftNamespaces.Operand + "-strict"
@@ -151,23 +144,6 @@ func strictCopy(namespace *unstructured.Unstructured) *unstructured.Unstructured
 	return namespace
 }
 
-// patience is the time that a cluster may take to start, or to establish a CRD.
-const patience = time.Minute
-
-// until waits until check returns nil. After a timeout it returns the last error of
-// check.
-func (c *Cluster) until(ctx context.Context, event string, check func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %s: %w", event, errors.Join(err, last))
-	}
-	return nil
-}
-
 // Define implements contract.Server: by a dry run, and in a disposable cluster by
 // creating the CRD. It removes the conversion, because the webhook is not running.
 func (c *Cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (contract.Answer, error) {
@@ -177,75 +153,14 @@ func (c *Cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (c
 	}
 	crd = crd.DeepCopy()
 	unstructured.RemoveNestedField(crd.Object, "spec", "conversion")
-	if err := c.send(ctx, crd, false); err != nil {
+	if err := c.resources.send(ctx, crd, false); err != nil {
 		return c.toAnswer(ctx, crd, err)
 	}
-	answer, err = c.established(ctx, crd.GetName())
+	answer, err = c.resources.established(ctx, crd.GetName())
 	if err != nil || answer.Verdict != contract.Accepted {
 		return answer, err
 	}
-	return answer, c.serve(ctx, crd)
-}
-
-// serve waits until the versions of an established CRD are served, and records
-// them, because discovery lags behind.
-func (c *Cluster) serve(ctx context.Context, crd *unstructured.Unstructured) error {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(crd.Object, &definition); err != nil {
-		return fmt.Errorf("reading CRD %s: %w", crd.GetName(), err)
-	}
-	scopes := map[apiextensionsv1.ResourceScope]meta.RESTScope{apiextensionsv1.NamespaceScoped: meta.RESTScopeNamespace, apiextensionsv1.ClusterScoped: meta.RESTScopeRoot}
-	for _, version := range definition.Spec.Versions {
-		if !version.Served {
-			continue
-		}
-		resource := schema.GroupVersionResource{Group: definition.Spec.Group, Version: version.Name, Resource: definition.Spec.Names.Plural}
-		err := c.until(ctx, resource.String()+" to be served", func(ctx context.Context) error {
-			_, err := c.objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		kind := resource.GroupVersion().WithKind(definition.Spec.Names.Kind)
-		c.defined.Store(kind, &meta.RESTMapping{Resource: resource, GroupVersionKind: kind, Scope: scopes[definition.Spec.Scope]})
-	}
-	return nil
-}
-
-var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-
-// established waits until a CRD is established, or its names are rejected.
-func (c *Cluster) established(ctx context.Context, name string) (answer contract.Answer, err error) {
-	err = c.until(ctx, "CRD "+name+" to be established", func(ctx context.Context) error {
-		crd, err := c.objects.Resource(object.CRDResource).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		established := conditionOf(crd, "Established")
-		names := conditionOf(crd, "NamesAccepted")
-		switch {
-		case names.Status == metav1.ConditionFalse:
-			answer = contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Field: "spec.names", Message: "names not accepted: " + names.Message}}}
-		case established.Status != metav1.ConditionTrue:
-			return fmt.Errorf("Established is %q: %s", established.Status, established.Message) //nolint:staticcheck // the name of the condition
-		}
-		return nil
-	})
-	if err != nil && ctx.Err() == nil {
-		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: "not established: " + err.Error()}}}, nil
-	}
-	return answer, err
-}
-
-func conditionOf(crd *unstructured.Unstructured, kind string) (found metav1.Condition) {
-	for _, condition := range object.MapsAt(crd.Object, "status", "conditions") {
-		if condition["type"] == kind {
-			found.Status = metav1.ConditionStatus(object.TextAt(condition, "status"))
-			found.Message = object.TextAt(condition, "message")
-		}
-	}
-	return found
+	return answer, c.resources.serve(ctx, crd)
 }
 
 // DryRun implements contract.Server.
@@ -253,7 +168,7 @@ func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured)
 	if cause := invalidName(object); cause != nil {
 		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{*cause}}, nil
 	}
-	return c.toAnswer(ctx, object, c.send(ctx, object, true))
+	return c.toAnswer(ctx, object, c.resources.send(ctx, object, true))
 }
 
 // invalidName returns the cause for a name that cannot be part of a request path:
@@ -266,42 +181,6 @@ func invalidName(object *unstructured.Unstructured) *contract.Cause {
 		return &contract.Cause{Field: "metadata.name", Message: fmt.Sprintf("invalid name %q: %s", object.GetName(), strings.Join(problems, "; "))}
 	}
 	return nil
-}
-
-// send applies an object.
-func (c *Cluster) send(ctx context.Context, object *unstructured.Unstructured, dryRun bool) error {
-	resource, err := c.resource(object)
-	if err != nil {
-		return err
-	}
-	var dry []string
-	if dryRun {
-		dry = []string{metav1.DryRunAll}
-	}
-	object = object.DeepCopy()
-	object.SetManagedFields(nil)
-	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{DryRun: dry, FieldManager: askingAs, Force: true})
-	return err
-}
-
-// resource returns the client for the resource of an object.
-func (c *Cluster) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
-	mapping, err := c.mapping(object.GroupVersionKind())
-	if err != nil {
-		return nil, err
-	}
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		return c.objects.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
-	}
-	return c.objects.Resource(mapping.Resource), nil
-}
-
-func (c *Cluster) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	if defined, found := c.defined.Load(kind); found {
-		mapping, _ := defined.(*meta.RESTMapping)
-		return mapping, nil
-	}
-	return c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
 // toAnswer converts the server's error, or nil, to an answer.
@@ -352,7 +231,7 @@ func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructur
 	if c.disposable {
 		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
 	}
-	mapping, err := c.mapping(object.GroupVersionKind())
+	mapping, err := c.resources.mapping(object.GroupVersionKind())
 	if err != nil {
 		return contract.Answer{}, err
 	}

@@ -277,14 +277,14 @@ metadata: {name: untouched, namespace: nowhere}
 	}
 	for resource, name := range map[schema.GroupVersionResource]string{object.CRDResource: "sparses.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
 		namespace := map[bool]string{true: v1alpha1.OpenShiftNamespaces.Operand}[resource.Resource == "configmaps"]
-		if _, err := owned.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := owned.resources.client.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s %s: got error %v, want not found", resource.Resource, name, err)
 		}
 	}
 	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 	configMap.SetName("written")
 	configMap.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
-	if err := c.send(t.Context(), configMap, false); !errors.Is(err, errWouldWrite) {
+	if err := c.resources.send(t.Context(), configMap, false); !errors.Is(err, errWouldWrite) {
 		t.Errorf("error of a write: got %v, want %v", err, errWouldWrite)
 	}
 }

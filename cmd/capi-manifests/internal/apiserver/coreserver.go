@@ -139,23 +139,23 @@ func (c *CoreServer) define(ctx context.Context, dir string, served *localserver
 			clientConfig := object.MapAt(webhook, "clientConfig")
 			connect(clientConfig, served, object.TextAt(clientConfig, "service", "path"))
 		}
-		errs = append(errs, c.cluster.send(ctx, o, false))
+		errs = append(errs, c.cluster.resources.send(ctx, o, false))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return c.cluster.until(ctx, "the webhooks of Cluster API's core provider", c.enforced)
+	return until(ctx, "the webhooks of Cluster API's core provider", c.enforced)
 }
 
 // create creates a CRD and waits until its versions are served.
 func (c *Cluster) create(ctx context.Context, crd *unstructured.Unstructured) error {
-	if err := c.send(ctx, crd, false); err != nil {
+	if err := c.resources.send(ctx, crd, false); err != nil {
 		return fmt.Errorf("creating the CRD %s: %w", crd.GetName(), err)
 	}
-	if answer, err := c.established(ctx, crd.GetName()); err != nil || answer.Verdict != contract.Accepted {
+	if answer, err := c.resources.established(ctx, crd.GetName()); err != nil || answer.Verdict != contract.Accepted {
 		return errors.Join(err, fmt.Errorf("creating the CRD %s: %v", crd.GetName(), answer.Causes))
 	}
-	return c.serve(ctx, crd)
+	return c.resources.serve(ctx, crd)
 }
 
 // readObjects reads the objects in the YAML files of a directory.
@@ -243,7 +243,7 @@ func (c *CoreServer) Create(ctx context.Context, o *unstructured.Unstructured) (
 
 // createObject creates an object as kubectl does: a field with an unknown name is an error.
 func (c *CoreServer) createObject(ctx context.Context, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
-	resource, err := c.cluster.resource(o)
+	resource, err := c.cluster.resources.of(o)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (c *CoreServer) reconcile(ctx context.Context, class *unstructured.Unstruct
 	newest := class.GroupVersionKind()
 	newest.Version = capicontract.Newest
 	class.SetGroupVersionKind(newest)
-	resource, err := c.cluster.resource(class)
+	resource, err := c.cluster.resources.of(class)
 	if err == nil {
 		class, err = resource.Get(ctx, class.GetName(), metav1.GetOptions{})
 	}

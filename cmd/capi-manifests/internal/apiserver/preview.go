@@ -24,7 +24,7 @@ func (c *Cluster) Preview(ctx context.Context, desired *unstructured.Unstructure
 
 // Apply returns the object as it would be after an apply by a field manager, from a dry run. An error is the answer of the API server.
 func (c *Cluster) Apply(ctx context.Context, desired *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
-	resource, err := c.resource(desired)
+	resource, err := c.resources.of(desired)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (c *Cluster) Apply(ctx context.Context, desired *unstructured.Unstructured,
 
 // Create returns the answer of the API server to a create by a field manager, from a dry run.
 func (c *Cluster) Create(ctx context.Context, desired *unstructured.Unstructured, manager string) error {
-	resource, err := c.resource(desired)
+	resource, err := c.resources.of(desired)
 	if err != nil {
 		return err
 	}

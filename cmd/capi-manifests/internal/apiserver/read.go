@@ -18,7 +18,7 @@ import (
 // Read returns the object with the kind, namespace and name of like; nil if the
 // cluster has no such object or kind.
 func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	resource, err := c.resource(like)
+	resource, err := c.resources.of(like)
 	if err == nil {
 		var found *unstructured.Unstructured
 		if found, err = resource.Get(ctx, like.GetName(), metav1.GetOptions{}); err == nil {
@@ -34,14 +34,14 @@ func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 // List returns the objects of a kind that match a label selector, in all
 // namespaces; none if the cluster does not serve the kind.
 func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, selector string) ([]unstructured.Unstructured, error) {
-	mapping, err := c.mapping(kind)
+	mapping, err := c.resources.mapping(kind)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.objects.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := c.resources.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", kind.Kind, withNextStep(err))
 	}

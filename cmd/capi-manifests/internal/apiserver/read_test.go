@@ -21,7 +21,7 @@ func TestRead_ObjectsOfPredecessor(t *testing.T) {
 	settings.SetName("settings")
 	settings.SetLabels(map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: "aws"})
 	settings.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "7"})
-	resource, err := c.resource(settings)
+	resource, err := c.resources.of(settings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,6 @@ func (c *Cluster) Version() (*version.Version, error) {
 
 // Serves reports whether the API server serves a kind.
 func (c *Cluster) Serves(kind schema.GroupVersionKind) bool {
-	_, err := c.mapping(kind)
+	_, err := c.resources.mapping(kind)
 	return err == nil
 }

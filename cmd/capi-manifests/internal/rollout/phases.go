@@ -37,8 +37,15 @@ type columns struct {
 	words bool
 }
 
+// tree writes the phases of a version.
+type tree struct {
+	*text
+	// removing is true for a version that is being removed.
+	removing bool
+}
+
 // phases writes the phases of a version as a tree. Runs of complete and of pending phases are one line each if they are folded.
-func (w *text) phases(phases []v1alpha1.Phase) {
+func (w tree) phases(phases []v1alpha1.Phase) {
 	rows := runs(phases, w.layout.NoFold)
 	widths := w.columnsFor(rows)
 	for i, row := range rows {
@@ -70,7 +77,7 @@ func runs(phases []v1alpha1.Phase, noFold bool) (groups [][]v1alpha1.Phase) {
 }
 
 // folded writes several phases of one state as a line.
-func (w *text) folded(phases []v1alpha1.Phase, branch string) {
+func (w tree) folded(phases []v1alpha1.Phase, branch string) {
 	state, sum := phases[0].State, v1alpha1.Phase{}
 	for _, phase := range phases {
 		sum.Objects, sum.Ready = sum.Objects+phase.Objects, sum.Ready+phase.Ready
@@ -84,7 +91,7 @@ func (w *text) folded(phases []v1alpha1.Phase, branch string) {
 
 // columnsFor returns the widths for the phases that are not folded. If the width is small, the bars shrink first, then the words
 // for states go, and then the names are cut. The counts are always complete.
-func (w *text) columnsFor(rows [][]v1alpha1.Phase) columns {
+func (w tree) columnsFor(rows [][]v1alpha1.Phase) columns {
 	widths, state := columns{bar: maxBar, words: true}, 0
 	for _, row := range rows {
 		if len(row) == 1 {
@@ -108,7 +115,7 @@ func (w *text) columnsFor(rows [][]v1alpha1.Phase) columns {
 	return widths
 }
 
-func (w *text) phase(phase v1alpha1.Phase, widths columns, branch, below string) {
+func (w tree) phase(phase v1alpha1.Phase, widths columns, branch, below string) {
 	color, name := phaseColors[phase.State], []rune(phase.Name)
 	if len(name) > widths.name {
 		name = append(name[:widths.name-1:widths.name-1], '…')
@@ -137,7 +144,7 @@ func nonEmpty(texts ...string) []string {
 
 // stateText formats the state of a phase, with its age while the state may still
 // change; without words, only the age.
-func (w *text) stateText(phase v1alpha1.Phase, words bool) string {
+func (w tree) stateText(phase v1alpha1.Phase, words bool) string {
 	changing := phase.State == v1alpha1.PhaseProgressing || phase.State == v1alpha1.PhaseBlocked || phase.State == v1alpha1.PhaseRemoving
 	switch {
 	case w.removing && phase.State == v1alpha1.PhasePending && words:

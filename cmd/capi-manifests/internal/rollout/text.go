@@ -40,8 +40,8 @@ type text struct {
 	now    time.Time
 	layout Layout
 	lines  []Line
-	// removing is true for a version that is being removed, and waiting if a phase shows the objects that it waits for.
-	removing, waiting bool
+	// waiting is true if a phase shows the objects that it waits for.
+	waiting bool
 }
 
 // Text returns the report for a terminal: the state, the next steps, the versions, and then the rest.
@@ -164,8 +164,7 @@ func (w *text) version(version Version, lastRollout int64) {
 		w.add(Part{"", "└── "}, Part{phaseColors[v1alpha1.PhaseComplete], phaseMarks[v1alpha1.PhaseComplete] + " all phases are complete"}, Part{"", fmt.Sprintf("  %d/%d", version.Ready, version.Objects)})
 		return
 	}
-	w.removing = version.removing()
-	w.phases(version.Phases)
+	tree{w, version.removing()}.phases(version.Phases)
 }
 
 // waits reports whether a phase names the objects that it waits for.
