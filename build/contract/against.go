@@ -86,18 +86,18 @@ const concurrentDryRuns = 8
 // CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests.
 // It returns an error if the server is unavailable.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, rules []Rule) ([]Finding, error) {
-	b := Read(bundle)
-	definitions, pods := b.definitionDryRuns(), b.podDryRuns()
+	requests := requests{Read(bundle)}
+	definitions, pods := requests.definitions(), requests.pods()
 	var sent []*dryRun
 	for _, stage := range []struct {
 		dryRuns func() []*dryRun
 		send    func(context.Context, *unstructured.Unstructured) (Answer, error)
 	}{
 		{func() []*dryRun { return definitions }, server.Define}, // other objects can have the kinds that the CRDs define
-		{b.objectDryRuns, server.DryRun},
+		{requests.objects, server.DryRun},
 		{func() []*dryRun { return pods }, server.DryRun},
-		{func() []*dryRun { return b.strictDryRuns(pods, server.StrictNamespace()) }, server.DryRun},
-		{func() []*dryRun { return b.minimalDryRuns(definitions) }, server.DryRun},
+		{func() []*dryRun { return requests.strict(pods, server.StrictNamespace()) }, server.DryRun},
+		{func() []*dryRun { return requests.minimal(definitions) }, server.DryRun},
 	} {
 		dryRuns := stage.dryRuns()
 		if err := sendAll(ctx, dryRuns, stage.send); err != nil {
@@ -190,16 +190,19 @@ func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	return object, Answer{}
 }
 
-func (b *Bundle) definitionDryRuns() (dryRuns []*dryRun) {
-	for _, d := range b.Definitions {
+// requests are the dry runs for a bundle.
+type requests struct{ bundle *Bundle }
+
+func (r requests) definitions() (dryRuns []*dryRun) {
+	for _, d := range r.bundle.Definitions {
 		dryRuns = append(dryRuns, newDryRun(RuleCRDEstablished, d.Object))
 	}
 	return dryRuns
 }
 
-// objectDryRuns returns the dry runs of all objects except CRDs.
-func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
-	for _, o := range b.Objects {
+// objects returns the dry runs of all objects except CRDs.
+func (r requests) objects() (dryRuns []*dryRun) {
+	for _, o := range r.bundle.Objects {
 		switch {
 		case o.Kind == object.CustomResourceDefinition:
 		case o.Kind.Group == object.AdmissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
@@ -217,10 +220,10 @@ func newDryRun(rule string, o *Object) *dryRun {
 	return q
 }
 
-// podDryRuns returns the dry runs of the pods that workloads create, in the namespaces of the workloads. They have no
+// pods returns the dry runs of the pods that workloads create, in the namespaces of the workloads. They have no
 // service account, because the bundle creates it.
-func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
-	for _, o := range b.Objects {
+func (r requests) pods() (dryRuns []*dryRun) {
+	for _, o := range r.bundle.Objects {
 		spec := PodSpec(o)
 		if !spec.Exists() || o.Kind.Kind == "Pod" {
 			continue
@@ -233,16 +236,16 @@ func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 	return dryRuns
 }
 
-// strictDryRuns returns the dry runs of accepted pods of the providers' namespace in the strict namespace; on OpenShift
+// strict returns the dry runs of accepted pods of the providers' namespace in the strict namespace; on OpenShift
 // as its SCC admission completes them. A rejection is a warning, because the namespace is an option.
-func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
+func (r requests) strict(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
 	for _, q := range pods {
-		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != b.Metadata.ClusterProfile.Namespaces().Operand {
+		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != r.bundle.Metadata.ClusterProfile.Namespaces().Operand {
 			continue
 		}
 		pod := q.object.DeepCopy()
 		pod.SetNamespace(namespace)
-		if template, _ := PodTemplate(q.place.Object); b.Metadata.ClusterProfile == extractor.OpenShift {
+		if template, _ := PodTemplate(q.place.Object); r.bundle.Metadata.ClusterProfile == extractor.OpenShift {
 			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", object.RequiredSCC).Text())
 		}
 		dryRuns = append(dryRuns, &dryRun{
@@ -268,9 +271,9 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	return pod
 }
 
-// minimalDryRuns returns the dry runs of one minimal object for each served version of the accepted CRDs.
-func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
-	for i, d := range b.Definitions {
+// minimal returns the dry runs of one minimal object for each served version of the accepted CRDs.
+func (r requests) minimal(definitions []*dryRun) (dryRuns []*dryRun) {
+	for i, d := range r.bundle.Definitions {
 		if definitions[i].answer.Verdict != Accepted {
 			continue
 		}

@@ -39,7 +39,7 @@ type Bundle struct {
 	Unreadable  []Finding
 	Empty       []yamldoc.Document // documents with only blank lines and comments
 	Lists       []*Object          // lists of objects
-	Definitions []*Definition
+	Definitions Definitions
 	Grants      Grants
 }
 

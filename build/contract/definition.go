@@ -62,8 +62,8 @@ type Definition struct {
 }
 
 // define returns the CRDs with their roles.
-func define(b *Bundle) []*Definition {
-	var all []*Definition
+func define(b *Bundle) Definitions {
+	var all Definitions
 	for _, o := range b.OfKind(object.CustomResourceDefinition) {
 		d := &Definition{Object: o, Group: o.At("spec", "group").Text(), DefinedKind: o.At("spec", "names", "kind").Text()}
 		if d.Contract = capicontract.SupportedOf(o.At("metadata", "labels").StringMap()); d.Contract != "" {
@@ -91,7 +91,7 @@ func define(b *Bundle) []*Definition {
 
 // confirm gives kinds the role that their names suggest if they have the label of a contract and no other kind has the role:
 // the rules of the role then name the field that is missing.
-func confirm(all []*Definition) {
+func confirm(all Definitions) {
 	taken := map[Role]bool{}
 	for _, d := range all {
 		taken[d.Role] = true
@@ -112,12 +112,12 @@ func (d *Definition) ofOtherProvider(of extractor.ProviderType) bool {
 
 const templateSuffix = "Template"
 
-func (d *Definition) classify(all []*Definition) {
+func (d *Definition) classify(all Definitions) {
 	for _, r := range roles {
 		if d.Group == CoreGroup || !strings.HasSuffix(d.DefinedKind, r.kind) || d.DefinedKind == r.kind && r.group != "" {
 			continue
 		}
-		template := find(all, d.Group, d.DefinedKind+templateSuffix)
+		template := all.Kind(d.Group, d.DefinedKind+templateSuffix)
 		inGroup := r.group == "" || InGroup(d, r.group)
 		hasField := d.HasAny(r.signature)
 		switch {
@@ -135,9 +135,9 @@ func (d *Definition) classify(all []*Definition) {
 
 // classifyTemplate gives a template the role of its kind. Without the kind, the name and the group or the contract
 // label decide.
-func (d *Definition) classifyTemplate(all []*Definition) {
+func (d *Definition) classifyTemplate(all Definitions) {
 	kind := strings.TrimSuffix(d.DefinedKind, templateSuffix)
-	if of := find(all, d.Group, kind); of != nil {
+	if of := all.Kind(d.Group, kind); of != nil {
 		if of.Role != "" {
 			d.Role, d.Template = of.Role, true
 			return
@@ -155,8 +155,8 @@ func (d *Definition) classifyTemplate(all []*Definition) {
 	}
 }
 
-// find returns the CRD of a kind, or nil.
-func find(all []*Definition, group, kind string) *Definition {
+// Kind returns the CRD of a kind, or nil.
+func (all Definitions) Kind(group, kind string) *Definition {
 	for _, d := range all {
 		if d.Group == group && d.DefinedKind == kind {
 			return d
@@ -198,28 +198,26 @@ func VersionOf(crd *Object, name string) Value {
 	return Value{Object: crd, near: crd.At("spec", "versions").near}
 }
 
+// Definitions are the CRDs of a bundle.
+type Definitions []*Definition
+
 // WithRole returns the CRDs of kinds with a contract, except templates.
-func (b *Bundle) WithRole() []*Definition {
-	return Filter(b.Definitions, func(d *Definition) bool { return d.Role != "" })
+func (all Definitions) WithRole() Definitions {
+	return Filter(all, func(d *Definition) bool { return d.Role != "" })
 }
 
-// DefinitionsWithRole returns the CRDs of kinds with one of the roles, without their templates.
-func (b *Bundle) DefinitionsWithRole(roles ...Role) []*Definition {
-	return Filter(b.Definitions, func(d *Definition) bool { return !d.Template && slices.Contains(roles, d.Role) })
+// Of returns the CRDs of kinds with one of the roles, without their templates.
+func (all Definitions) Of(roles ...Role) Definitions {
+	return Filter(all, func(d *Definition) bool { return !d.Template && slices.Contains(roles, d.Role) })
 }
 
 // Templates returns the templates of kinds with a role.
-func (b *Bundle) Templates() []*Definition {
-	return Filter(b.Definitions, func(d *Definition) bool { return d.Template && d.Role != "" })
-}
-
-// Defined returns the CRD of a kind, or nil.
-func (b *Bundle) Defined(group, kind string) *Definition {
-	return find(b.Definitions, group, kind)
+func (all Definitions) Templates() Definitions {
+	return Filter(all, func(d *Definition) bool { return d.Template && d.Role != "" })
 }
 
 // Filter returns the elements that keep accepts.
-func Filter[T any](all []T, keep func(T) bool) []T {
+func Filter[S ~[]T, T any](all S, keep func(T) bool) S {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
 }
 

@@ -61,7 +61,7 @@ func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (fin
 	if len(pods) == 0 {
 		return nil
 	}
-	at, cause := ServiceAccount(PodSpec(pods[0])), b.BrokenBinding()
+	at, cause := ServiceAccount(PodSpec(pods[0])), b.Permissions().BrokenBinding()
 	for _, d := range permissions {
 		if verb, lacks := g.Lacks(group, d); lacks {
 			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s%s", verb, d.Resource, QuotedGroup(group), cause))
@@ -73,17 +73,23 @@ func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (fin
 	return findings
 }
 
+// Permissions are the roles and bindings of a bundle.
+type Permissions struct{ bundle *Bundle }
+
+// Permissions returns the roles and bindings of the bundle.
+func (b *Bundle) Permissions() Permissions { return Permissions{b} }
+
 // BrokenBinding returns the reason why the bundle's pods have no permissions of a binding, as the end of a message: its role
 // is missing, or no binding is for their service accounts. It is empty if the bindings are complete.
-func (b *Bundle) BrokenBinding() string {
-	bindings, bound := b.OfKind(object.RoleBinding, object.ClusterRoleBinding), false
+func (p Permissions) BrokenBinding() string {
+	bindings, bound := p.bundle.OfKind(object.RoleBinding, object.ClusterRoleBinding), false
 	for _, binding := range bindings {
-		if !slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
+		if !slices.ContainsFunc(p.bundle.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
 			continue
 		}
 		bound = true
 		ref := binding.At("roleRef")
-		if len(b.GrantsOf(binding)) == 0 {
+		if len(p.GrantsOf(binding)) == 0 {
 			return ": " + binding.String() + " refers to " + ref.At("kind").Text() + " " + ref.At("name").Text() + ", which has no rules or is not in the manifests"
 		}
 	}
@@ -102,7 +108,7 @@ func QuotedGroup(group string) string {
 }
 
 // RulesOf returns the rules of a role; for an aggregated one, the rules of the roles that it selects in the bundle.
-func (b *Bundle) RulesOf(role *Object) Grants {
+func (p Permissions) RulesOf(role *Object) Grants {
 	var all Grants
 	for _, rule := range role.At("rules").Items() {
 		all = append(all, grant{
@@ -111,9 +117,9 @@ func (b *Bundle) RulesOf(role *Object) Grants {
 		})
 	}
 	for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
-		for _, other := range b.OfKind(object.ClusterRole) {
+		for _, other := range p.bundle.OfKind(object.ClusterRole) {
 			if other != role && Selects(selector, other.At("metadata", "labels")) && !other.At("aggregationRule").Exists() {
-				all = append(all, b.RulesOf(other)...)
+				all = append(all, p.RulesOf(other)...)
 			}
 		}
 	}
@@ -152,27 +158,29 @@ func (v Value) Texts() (texts []string) {
 
 // grantsOfPods returns the permissions that the bundle's roles grant to the bundle's pods.
 func grantsOfPods(b *Bundle) Grants {
-	return b.grantsBy(b.OfKind(object.RoleBinding, object.ClusterRoleBinding))
+	return b.Permissions().grantsBy(b.OfKind(object.RoleBinding, object.ClusterRoleBinding))
 }
 
 // ClusterWideGrants returns the permissions of the bundle's pods in all namespaces.
-func (b *Bundle) ClusterWideGrants() Grants { return b.grantsBy(b.OfKind(object.ClusterRoleBinding)) }
+func (p Permissions) ClusterWideGrants() Grants {
+	return p.grantsBy(p.bundle.OfKind(object.ClusterRoleBinding))
+}
 
-func (b *Bundle) grantsBy(bindings []*Object) (all Grants) {
+func (p Permissions) grantsBy(bindings []*Object) (all Grants) {
 	for _, binding := range bindings {
-		if slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
-			all = append(all, b.GrantsOf(binding)...)
+		if slices.ContainsFunc(p.bundle.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
+			all = append(all, p.GrantsOf(binding)...)
 		}
 	}
 	return all
 }
 
 // GrantsOf returns the permissions of the role of a binding, as far as the bundle has the role.
-func (b *Bundle) GrantsOf(binding *Object) (all Grants) {
+func (p Permissions) GrantsOf(binding *Object) (all Grants) {
 	ref := binding.At("roleRef")
-	for _, role := range b.OfKind(object.Role, object.ClusterRole) {
+	for _, role := range p.bundle.OfKind(object.Role, object.ClusterRole) {
 		if role.Kind.Kind == ref.At("kind").Text() && role.Name == ref.At("name").Text() && (role.Kind == object.ClusterRole || role.Namespace == binding.Namespace) {
-			all = append(all, b.RulesOf(role)...)
+			all = append(all, p.RulesOf(role)...)
 		}
 	}
 	if ref.At("name").Text() == "cluster-admin" {

@@ -22,10 +22,10 @@ func ProviderTypes(label string, manifests []byte) []extractor.ProviderType {
 	}
 	var types []extractor.ProviderType
 	b := Read(extractor.Bundle{Manifests: manifests})
-	for _, d := range b.WithRole() {
+	for _, d := range b.Definitions.WithRole() {
 		types = append(types, typeOfRole[d.Role])
 	}
-	if b.Defined(CoreGroup, "Cluster") != nil {
+	if b.Definitions.Kind(CoreGroup, "Cluster") != nil {
 		types = append(types, extractor.Core)
 	}
 	slices.Sort(types)

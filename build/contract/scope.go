@@ -17,7 +17,7 @@ var ClusterctlScope = []string{
 
 // ClusterScoped reports whether an object is known to be cluster-scoped.
 func (b *Bundle) ClusterScoped(o *Object) bool {
-	if d := b.Defined(o.Kind.Group, o.Kind.Kind); d != nil {
+	if d := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind); d != nil {
 		return d.At("spec", "scope").Text() == "Cluster"
 	}
 	return slices.Contains(ClusterctlScope, o.Kind.Kind) || object.Scopes(nil).Of(o.Kind) == object.ScopeCluster

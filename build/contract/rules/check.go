@@ -47,9 +47,9 @@ func eachPod(check func(contract.Value) []contract.Finding) func(*contract.Bundl
 }
 
 // eachDefinition checks CRDs one by one.
-func eachDefinition(of func(*contract.Bundle) []*contract.Definition, check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+func eachDefinition(of func(contract.Definitions) contract.Definitions, check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, d := range of(b) {
+		for _, d := range of(b.Definitions) {
 			findings = append(findings, check(d)...)
 		}
 		return findings
@@ -59,25 +59,25 @@ func eachDefinition(of func(*contract.Bundle) []*contract.Definition, check func
 // eachWithRole returns a check of all kinds with a contract that is expressed by fields. The contract of IPAM pools is
 // not, and allows any scope.
 func eachWithRole(check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return eachDefinition(func(b *contract.Bundle) []*contract.Definition {
-		return contract.Filter(b.WithRole(), func(d *contract.Definition) bool { return d.Role != contract.IPAMPool })
+	return eachDefinition(func(all contract.Definitions) contract.Definitions {
+		return contract.Filter(all.WithRole(), func(d *contract.Definition) bool { return d.Role != contract.IPAMPool })
 	}, check)
 }
 
-func allDefinitions(b *contract.Bundle) []*contract.Definition { return b.Definitions }
+func allDefinitions(all contract.Definitions) contract.Definitions { return all }
 
-func notTemplates(b *contract.Bundle) []*contract.Definition {
-	return contract.Filter(b.WithRole(), func(d *contract.Definition) bool { return !d.Template && d.Role != contract.IPAMPool })
+func notTemplates(all contract.Definitions) contract.Definitions {
+	return contract.Filter(all.WithRole(), func(d *contract.Definition) bool { return !d.Template && d.Role != contract.IPAMPool })
 }
 
 // needs returns a check that bundles of a provider type have a kind with a role.
 func needs(kind extractor.ProviderType, wanted contract.Role) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) []contract.Finding {
-		if b.Metadata.ProviderType != kind || len(b.DefinitionsWithRole(wanted)) > 0 {
+		if b.Metadata.ProviderType != kind || len(b.Definitions.Of(wanted)) > 0 {
 			return nil
 		}
 		findings := metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
-		if kind == infrastructureType && len(b.DefinitionsWithRole(infrastructureRoles...)) > 0 {
+		if kind == infrastructureType && len(b.Definitions.Of(infrastructureRoles...)) > 0 {
 			findings[0].Severity = contract.Warning // such as a provider of managed clusters, or of machines for the clusters of another one
 		}
 		return findings
@@ -90,8 +90,8 @@ var infrastructureRoles = []contract.Role{contract.InfraCluster, contract.InfraM
 // hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.
 func hasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, d := range b.DefinitionsWithRole(of) {
-			if b.Defined(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") {
+		for _, d := range b.Definitions.Of(of) {
+			if b.Definitions.Kind(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") {
 				findings = append(findings, d.At("spec", "names", "kind").Finding("CRD of %sTemplate not found", d.DefinedKind))
 			}
 		}
@@ -103,7 +103,7 @@ func hasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
 func oneHasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) []contract.Finding {
 		missing := hasTemplate(of)(b)
-		if len(missing) == 0 || len(missing) < len(b.DefinitionsWithRole(of)) {
+		if len(missing) == 0 || len(missing) < len(b.Definitions.Of(of)) {
 			return nil
 		}
 		return missing[:1]

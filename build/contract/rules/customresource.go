@@ -101,7 +101,7 @@ func (r *customResource) create(object map[string]any) (unknown []string, errs f
 func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findings []contract.Finding) {
 	known := map[string]*customResource{}
 	for _, o := range objects {
-		d := b.Defined(o.Kind.Group, o.Kind.Kind)
+		d := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind)
 		if d == nil {
 			continue
 		}

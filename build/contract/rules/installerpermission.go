@@ -57,7 +57,7 @@ func (i installer) missing(objects ...*unstructured.Unstructured) []rbac.Rule {
 
 // definedResource returns the resource of a kind that a CRD of the bundle defines.
 func (i installer) definedResource(kind schema.GroupVersionKind) (string, bool) {
-	d := i.bundle.Defined(kind.Group, kind.Kind)
+	d := i.bundle.Definitions.Kind(kind.Group, kind.Kind)
 	if d == nil {
 		return "", false
 	}

@@ -263,7 +263,7 @@ var bundleRules = []contract.Rule{{
 	Fix:      "Add the CRD to the components, or remove the object.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return each(b.Objects, func(o *contract.Object) []contract.Finding {
-			if o.Kind.Kind == "" || isKnownGroup(o.Kind.Group) || b.Defined(o.Kind.Group, o.Kind.Kind) != nil {
+			if o.Kind.Kind == "" || isKnownGroup(o.Kind.Group) || b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != nil {
 				return nil
 			}
 			return []contract.Finding{o.At("kind").Finding("no CRD of the components defines the kind %s", o.Kind)}
@@ -335,7 +335,7 @@ var bundleRules = []contract.Rule{{
 
 // checkKindExists compares with the kinds of Kubernetes and cert-manager.
 func checkKindExists(b *contract.Bundle, o *contract.Object) []contract.Finding {
-	if b.Defined(o.Kind.Group, o.Kind.Kind) != nil || len(checkNoLongerServed(o)) > 0 {
+	if b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != nil || len(checkNoLongerServed(o)) > 0 {
 		return nil
 	}
 	return checkKind(knownKinds(), o)

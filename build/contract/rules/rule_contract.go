@@ -73,14 +73,14 @@ var contractRules = []contract.Rule{{
 	Source:   contractOverview,
 	Why:      "Cluster API reads and writes the field with the type of the contract, and fails at an object with another type.",
 	Fix:      "Use the type of the contract.",
-	Check:    eachDefinition(func(b *contract.Bundle) []*contract.Definition { return b.WithRole() }, checkFieldTypes),
+	Check:    eachDefinition(contract.Definitions.WithRole, checkFieldTypes),
 }, {
 	ID:       "contract/field-parts",
 	Severity: contract.Error,
 	Source:   contractOverview,
 	Why:      "The API server silently drops fields that the schema does not have: what Cluster API writes there is lost, and what it reads there is never set.",
 	Fix:      "Add the field to the schema, or use the type of Cluster API for the object.",
-	Check:    eachDefinition(func(b *contract.Bundle) []*contract.Definition { return b.WithRole() }, checkFieldParts),
+	Check:    eachDefinition(contract.Definitions.WithRole, checkFieldParts),
 }, {
 	ID:       "contract/label-format",
 	Severity: contract.Error,
@@ -191,7 +191,7 @@ func checkLabelVersions(crd *contract.Definition, but string) (findings []contra
 // checkSameContract compares with the contract of the first kind.
 func checkSameContract(b *contract.Bundle) (findings []contract.Finding) {
 	first := ""
-	for _, d := range b.WithRole() {
+	for _, d := range b.Definitions.WithRole() {
 		switch {
 		case d.Contract == "" || d.Role == contract.IPAMPool:
 		case first == "":

@@ -181,7 +181,7 @@ var controlPlaneRules = []contract.Rule{{
 	Why:      "A control plane provider creates the Secret with the kubeconfig of the cluster.",
 	Fix:      "Grant create and update or patch of secrets.",
 	Check: func(b *contract.Bundle) []contract.Finding {
-		if len(b.DefinitionsWithRole(contract.ControlPlane)) == 0 {
+		if len(b.Definitions.Of(contract.ControlPlane)) == 0 {
 			return nil
 		}
 		return b.Grants.Lacking(b, "", contract.Need("secrets", "create", "update|patch"))

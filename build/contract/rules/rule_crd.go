@@ -46,7 +46,7 @@ var crdRules = []contract.Rule{{
 	Source:   forInfraCluster("All resources: CRD name"),
 	Why:      "Cluster API derives the name of a CRD from the kind, so it does not find a CRD with another plural.",
 	Fix:      "Use the plural in the message; for the kind in Go, remove path from the kubebuilder:resource marker.",
-	Check:    eachDefinition((*contract.Bundle).WithRole, checkCalculatedName),
+	Check:    eachDefinition(contract.Definitions.WithRole, checkCalculatedName),
 }, {
 	ID:       "crd/list-kind",
 	Severity: contract.Error,

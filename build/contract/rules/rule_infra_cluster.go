@@ -121,7 +121,7 @@ var (
 // MUST in another.
 func checkInfraCluster(b *contract.Bundle) []contract.Finding {
 	findings := needs(infrastructureType, contract.InfraCluster)(b)
-	if len(b.DefinitionsWithRole(contract.InfraMachine, contract.InfraMachinePool)) > 0 {
+	if len(b.Definitions.Of(contract.InfraMachine, contract.InfraMachinePool)) > 0 {
 		for i := range findings {
 			findings[i].Severity = contract.Warning
 		}

@@ -13,7 +13,7 @@ var infraMachineTemplateRules = []contract.Rule{{
 	Source:   forInfraMachine("InfraMachineTemplate: support cluster autoscaling from zero"),
 	Why:      "To scale from zero, the cluster autoscaler reads here the resources, the architecture and the operating system of a future node.",
 	Fix:      "Make status.capacity a map of quantities and status.nodeInfo an object with strings, and add the status subresource.",
-	Check:    eachDefinition((*contract.Bundle).Templates, checkCapacity),
+	Check:    eachDefinition(contract.Definitions.Templates, checkCapacity),
 }}
 
 func checkCapacity(d *contract.Definition) (findings []contract.Finding) {

@@ -89,7 +89,7 @@ var infraMachinePoolRules = []contract.Rule{{
 	Fix:      "Serve the CRD of the machines in the version of the pool.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *contract.Definition) []contract.Finding {
-			if slices.ContainsFunc(b.DefinitionsWithRole(contract.InfraMachine), func(m *contract.Definition) bool {
+			if slices.ContainsFunc(b.Definitions.Of(contract.InfraMachine), func(m *contract.Definition) bool {
 				return m.Group == d.Group && contract.ServesVersion(m.Object, d.Version)
 			}) {
 				return nil
@@ -124,8 +124,8 @@ var (
 
 // checkPoolNames reads the name of the environment from the kinds for clusters.
 func checkPoolNames(b *contract.Bundle) (findings []contract.Finding) {
-	clusters := b.DefinitionsWithRole(contract.InfraCluster)
-	for _, pool := range b.DefinitionsWithRole(contract.InfraMachinePool) {
+	clusters := b.Definitions.Of(contract.InfraCluster)
+	for _, pool := range b.Definitions.Of(contract.InfraMachinePool) {
 		cluster := strings.TrimSuffix(pool.DefinedKind, "MachinePool") + "Cluster"
 		named := func(d *contract.Definition) bool { return d.DefinedKind == cluster }
 		if len(clusters) > 0 && !slices.ContainsFunc(clusters, named) {

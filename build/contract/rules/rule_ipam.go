@@ -20,7 +20,7 @@ var ipamRules = []contract.Rule{{
 	Source:   forIPAM("IPAM provider contract: pools"),
 	Why:      "Conditions explain to users why a pool allocates no addresses.",
 	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check: eachDefinition(func(b *contract.Bundle) []*contract.Definition { return b.DefinitionsWithRole(contract.IPAMPool) }, func(d *contract.Definition) []contract.Finding {
+	Check: eachDefinition(func(all contract.Definitions) contract.Definitions { return all.Of(contract.IPAMPool) }, func(d *contract.Definition) []contract.Finding {
 		if d.HasAny([]string{"status.conditions"}) {
 			return nil
 		}

@@ -273,11 +273,11 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 func checkTypeMatches(b *contract.Bundle) []contract.Finding {
 	switch b.Metadata.ProviderType {
 	case extractor.Core:
-		if len(b.Definitions) > 0 && b.Defined("cluster.x-k8s.io", "Cluster") == nil {
+		if len(b.Definitions) > 0 && b.Definitions.Kind("cluster.x-k8s.io", "Cluster") == nil {
 			return metadataFinding("providerType", "a core provider must define the kind Cluster")
 		}
 	case extractor.RuntimeExtension, extractor.Addon:
-		if kinds := b.WithRole(); len(kinds) > 0 {
+		if kinds := b.Definitions.WithRole(); len(kinds) > 0 {
 			return metadataFinding("providerType", "the bundle has the %s %s, but its type is %s", kinds[0].Role, kinds[0].DefinedKind, b.Metadata.ProviderType)
 		}
 	default: // the rules of their contracts

@@ -65,8 +65,8 @@ var rbacRules = []contract.Rule{{
 		if len(b.OfKind(object.Deployment)) == 0 {
 			return nil
 		}
-		cause := b.BrokenBinding()
-		for _, d := range notTemplates(b) {
+		cause := b.Permissions().BrokenBinding()
+		for _, d := range notTemplates(b.Definitions) {
 			for _, wanted := range []contract.Permission{
 				contract.Need(lowerPlural(d), "get", "list", "watch", "update|patch"),
 				contract.Need(lowerPlural(d)+"/status", "update|patch"),
@@ -108,7 +108,7 @@ var rbacRules = []contract.Rule{{
 	Why:      "A provider's controller reads paused and the address of the API server from the Cluster of its objects.",
 	Fix:      "Grant get, list and watch of clusters in cluster.x-k8s.io.",
 	Check: func(b *contract.Bundle) []contract.Finding {
-		if len(notTemplates(b)) == 0 {
+		if len(notTemplates(b.Definitions)) == 0 {
 			return nil
 		}
 		findings := b.Grants.Lacking(b, "cluster.x-k8s.io", contract.Need("clusters", "get", "list", "watch"))
@@ -126,7 +126,7 @@ var rbacRules = []contract.Rule{{
 	Why:      "Cluster API's library reads the version of a contract from the labels of CRDs. A controller that uses the library needs to read CRDs.",
 	Fix:      "Grant get, list and watch of customresourcedefinitions, if the controller follows references to other providers.",
 	Check: func(b *contract.Bundle) []contract.Finding {
-		if len(notTemplates(b)) == 0 {
+		if len(notTemplates(b.Definitions)) == 0 {
 			return nil
 		}
 		return b.Grants.Lacking(b, object.CustomResourceDefinition.Group, contract.Need("customresourcedefinitions", "get", "list", "watch"))
@@ -228,7 +228,7 @@ func checkOwnKinds(b *contract.Bundle) (findings []contract.Finding) {
 	if len(b.OfKind(object.Deployment)) == 0 || len(b.Grants) == 0 {
 		return nil
 	}
-	own := notTemplates(b)
+	own := notTemplates(b.Definitions)
 	for _, d := range b.Definitions {
 		if slices.Contains(own, d) || strings.HasSuffix(d.DefinedKind, "Template") { // many controllers never read templates
 			continue
@@ -243,7 +243,7 @@ func checkOwnKinds(b *contract.Bundle) (findings []contract.Finding) {
 // eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not include.
 func eachOwnGroup(check func(*contract.Bundle, *contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, d := range b.WithRole() {
+		for _, d := range b.Definitions.WithRole() {
 			if d.Role != contract.IPAMPool && !slices.Contains(knownGroups, d.Group) {
 				findings = append(findings, check(b, d)...)
 			}
@@ -267,7 +267,7 @@ func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted
 	var all contract.Grants
 	for _, role := range b.OfKind(object.ClusterRole) {
 		if role.At("metadata", "labels", label).Text() == "true" {
-			all = append(all, b.RulesOf(role)...)
+			all = append(all, b.Permissions().RulesOf(role)...)
 		}
 	}
 	if verb, lacks := all.Lacks(d.Group, wanted); lacks {
@@ -316,7 +316,7 @@ func checkAggregation(b *contract.Bundle) (findings []contract.Finding) {
 		if rules := role.At("rules"); rules.Length() > 0 {
 			findings = append(findings, rules.Finding("Kubernetes overwrites the rules of an aggregated role"))
 		}
-		if len(b.RulesOf(role)) == role.At("rules").Length() {
+		if len(b.Permissions().RulesOf(role)) == role.At("rules").Length() {
 			findings = append(findings, selectors.Finding("no ClusterRole of the provider matches the selectors"))
 		}
 	}

@@ -109,8 +109,8 @@ func checkClusterWide(b *contract.Bundle) []contract.Finding {
 	if len(flagsOf(b, namespaceFlags...)) > 0 {
 		return nil
 	}
-	everywhere := b.ClusterWideGrants()
-	for _, d := range b.WithRole() {
+	everywhere := b.Permissions().ClusterWideGrants()
+	for _, d := range b.Definitions.WithRole() {
 		watch := contract.Need(lowerPlural(d), "list", "watch")
 		_, lacks := b.Grants.Lacks(d.Group, watch)
 		verb, lacksEverywhere := everywhere.Lacks(d.Group, watch)
@@ -118,7 +118,7 @@ func checkClusterWide(b *contract.Bundle) []contract.Finding {
 			continue // rbac/own-types reports a missing permission
 		}
 		for _, binding := range b.OfKind(object.RoleBinding) {
-			if b.GrantsOf(binding).Allow(d.Group, lowerPlural(d), verb) {
+			if b.Permissions().GrantsOf(binding).Allow(d.Group, lowerPlural(d), verb) {
 				return []contract.Finding{binding.At("kind").Finding("the RoleBinding allows the provider to %s %s in the namespace %s only", verb, lowerPlural(d), binding.Namespace)}
 			}
 		}

@@ -17,8 +17,8 @@ var templateRules = []contract.Rule{{
 	Why:      "Cluster API derives the kind of an object from the kind of its template by removing the suffix Template.",
 	Fix:      "Add the CRD of the kind, in the same group, or rename the template.",
 	Check: func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, d := range b.Templates() {
-			if kind := strings.TrimSuffix(d.DefinedKind, "Template"); b.Defined(d.Group, kind) == nil {
+		for _, d := range b.Definitions.Templates() {
+			if kind := strings.TrimSuffix(d.DefinedKind, "Template"); b.Definitions.Kind(d.Group, kind) == nil {
 				findings = append(findings, d.At("spec", "names", "kind").Finding("CRD of %s in %s not found", kind, d.Group))
 			}
 		}
@@ -73,8 +73,8 @@ var templateRules = []contract.Rule{{
 	Why:      "Cluster API creates an object in the version of its template. The CRD of the object must have the same version under the same contract.",
 	Fix:      "Give both CRDs the same contract labels.",
 	Check: func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, d := range b.Templates() {
-			of := b.Defined(d.Group, strings.TrimSuffix(d.DefinedKind, "Template"))
+		for _, d := range b.Definitions.Templates() {
+			of := b.Definitions.Kind(d.Group, strings.TrimSuffix(d.DefinedKind, "Template"))
 			if of != nil && d.Schema.Exists() && of.Schema.Exists() && (d.Contract != of.Contract || d.Version != of.Version) {
 				findings = append(findings, contract.ContractOf(d.Object, d.Contract).Finding("the template has %s in version %s, but %s has %s in version %s",
 					d.Contract, d.Version, of.DefinedKind, of.Contract, of.Version))
@@ -113,8 +113,8 @@ var templateRules = []contract.Rule{{
 
 // eachTemplate checks the templates whose fields are known.
 func eachTemplate(check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return eachDefinition(func(b *contract.Bundle) []*contract.Definition {
-		return contract.Filter(b.Templates(), func(d *contract.Definition) bool { return d.Schema.Exists() })
+	return eachDefinition(func(all contract.Definitions) contract.Definitions {
+		return contract.Filter(all.Templates(), func(d *contract.Definition) bool { return d.Schema.Exists() })
 	}, check)
 }
 
@@ -130,7 +130,7 @@ func checkImmutableByWebhook(b *contract.Bundle) (findings []contract.Finding) {
 				if !contract.Contains(rule.At("operations"), "UPDATE") && !contract.Contains(rule.At("operations"), "*") {
 					continue
 				}
-				for _, d := range b.Templates() {
+				for _, d := range b.Definitions.Templates() {
 					if isComparedByDryRun(d) && contract.Contains(rule.At("apiGroups"), d.Group) && contract.Contains(rule.At("resources"), d.At("spec", "names", "plural").Text()) {
 						findings = append(findings, rule.At("resources").Finding("the webhook validates updates of %s", d.DefinedKind))
 					}

@@ -16,8 +16,8 @@ type subject struct {
 }
 
 // of returns the kinds whose fields are known.
-func (s subject) of(b *contract.Bundle) []*contract.Definition {
-	return contract.Filter(b.DefinitionsWithRole(s.role), func(d *contract.Definition) bool {
+func (s subject) of(all contract.Definitions) contract.Definitions {
+	return contract.Filter(all.Of(s.role), func(d *contract.Definition) bool {
 		return d.Schema.Exists() && (s.contract == "" || s.contract == d.Contract)
 	})
 }
