@@ -17,8 +17,5 @@ import (
 //go:embed capi-installer.yaml
 var file []byte
 
-// Manifests returns the manifests as YAML documents.
-func Manifests() []byte { return file }
-
 // Objects returns the objects of the manifests, in the order of their creation.
 func Objects() ([]*unstructured.Unstructured, error) { return yamldoc.Objects(file) }

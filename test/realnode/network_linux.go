@@ -4,7 +4,6 @@ package realnode
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,12 +37,4 @@ func makeNetwork(kind Kind, dir string) error {
 		}
 	}
 	return nil
-}
-
-// gateway is the address of the node in the network of the pods.
-func gateway() string {
-	ip, _, _ := net.ParseCIDR(podNetwork)
-	ip = ip.To4()
-	ip[3] = 1
-	return ip.String()
 }

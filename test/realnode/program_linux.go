@@ -88,16 +88,6 @@ func (p *Program) end(signal syscall.Signal) error {
 	return nil
 }
 
-// PID returns the process ID of the program; zero if it has never run.
-func (p *Program) PID() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.process == nil {
-		return 0
-	}
-	return p.process.Process.Pid
-}
-
 // await polls ready until it succeeds, or the program has ended, or the time is over.
 func (p *Program) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

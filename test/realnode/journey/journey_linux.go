@@ -72,9 +72,6 @@ func Start(ctx context.Context, dir string, report func(string, ...any)) (*Journ
 	return j, nil
 }
 
-// Node returns the node.
-func (j *Journey) Node() *realnode.Node { return j.node }
-
 // Stop stops the node.
 func (j *Journey) Stop() error { return j.node.Stop() }
 
