@@ -5,6 +5,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +28,7 @@ func (a *Access) Of(ctx context.Context, crd *unstructured.Unstructured) (string
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
 	err := a.list(ctx, kind.Group, func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
-	if conversionFailed(err) {
+	if apierrors.IsStoreReadError(err) || apierrors.IsInternalError(err) && convertsInstances(crd, kind.Version) {
 		return "it has instances, which cannot be converted: " + err.Error(), nil
 	}
 	if apierrors.IsNotFound(err) && a.isGone(ctx, crd) {
@@ -50,11 +51,12 @@ func (a *Access) isGone(ctx context.Context, crd *unstructured.Unstructured) boo
 	return apierrors.IsNotFound(err)
 }
 
-// conversionFailed reports whether a list failed in the conversion webhook of a CRD.
-// The API server calls the webhook only for instances that are stored in another
-// version. Since Kubernetes 1.37 it says that a stored object cannot be read.
-func conversionFailed(err error) bool {
-	return apierrors.IsStoreReadError(err) || apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
+// convertsInstances reports whether the API server calls a conversion webhook to list instances in a version: some are stored in another one.
+// Since Kubernetes 1.37 it answers StoreReadError if that fails. Before, the answer has the code 500 and neither a reason nor
+// details: only the text of the webhook's error differs from other internal errors.
+func convertsInstances(crd *unstructured.Unstructured, version string) bool {
+	return object.TextAt(crd.Object, "spec", "conversion", "strategy") == "Webhook" &&
+		slices.ContainsFunc(object.TextsAt(crd.Object, "status", "storedVersions"), func(stored string) bool { return stored != version })
 }
 
 // ListKind returns the list kind of a CRD. It prefers the storage version to other

@@ -4,7 +4,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -54,13 +53,14 @@ func (l instanceLister) List(_ context.Context, into client.ObjectList, _ ...cli
 
 // Guarantee: a CRD is deleted only if the API server answers that it has no instance.
 func TestAccess_Of(t *testing.T) {
-	webhook := apierrors.NewInternalError(errors.New("conversion webhook for x.io/v1, Kind=Machine failed: no endpoints"))
+	internal := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500}}
 	unreadable := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonStoreReadError, Message: "failed to read one or more machines.x.io from the storage"}}
 	for name, test := range map[string]struct {
 		established, served bool
 		names               []string
 		answer              error
 		gone                bool
+		converted           bool   // a webhook converts instances of another version
 		want                string // a part of the reason; empty if there are none
 		failed              bool
 	}{
@@ -68,9 +68,9 @@ func TestAccess_Of(t *testing.T) {
 		"one":                           {established: true, served: true, names: []string{"one"}, want: "it has instances, such as Machine one"},
 		"not Established":               {served: true, want: "it may have instances"},
 		"no version is served":          {established: true, want: "it may have instances"},
-		"the conversion webhook failed": {established: true, served: true, answer: webhook, want: "it has instances, which cannot be converted"},
+		"the conversion webhook failed": {established: true, served: true, converted: true, answer: internal, want: "it has instances, which cannot be converted"},
 		"a stored object is unreadable": {established: true, served: true, answer: unreadable, want: "it has instances, which cannot be converted"},
-		"an internal error":             {established: true, served: true, answer: apierrors.NewInternalError(errors.New("etcd")), failed: true},
+		"an internal error":             {established: true, served: true, answer: internal, failed: true},
 		"forbidden":                     {established: true, served: true, answer: apierrors.NewForbidden(schema.GroupResource{}, "", nil), failed: true},
 		"the kind is not found":         {established: true, served: true, answer: apierrors.NewNotFound(schema.GroupResource{}, ""), failed: true},
 		"the CRD was deleted meanwhile": {established: true, served: true, answer: apierrors.NewNotFound(schema.GroupResource{}, ""), gone: true},
@@ -80,6 +80,10 @@ func TestAccess_Of(t *testing.T) {
 			crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = test.served
 			conditionStatus := map[bool]string{true: "True", false: "False"}[test.established]
 			crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": conditionStatus}}}
+			if test.converted {
+				crd.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "Webhook"}
+				crd.Object["status"].(map[string]any)["storedVersions"] = []any{"v1beta1", "v1"}
+			}
 			access := &Access{Live: instanceLister{error: test.answer, names: test.names, kind: &schema.GroupVersionKind{}, gone: test.gone}}
 			reason, err := access.Of(t.Context(), crd)
 			if (err != nil) != test.failed || !strings.Contains(reason, test.want) || (reason == "") != (test.want == "") {

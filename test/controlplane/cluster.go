@@ -44,6 +44,8 @@ type Options struct {
 	Users map[string][]string
 	// AuditPolicy is the path of an audit policy: the API server writes the requests that it selects to AuditLog. Empty means none.
 	AuditPolicy string
+	// FeatureGates are feature gates of the API server, such as "X=false"; empty means its defaults.
+	FeatureGates string
 }
 
 // Cluster is a running control plane with one node.
@@ -59,6 +61,7 @@ type Cluster struct {
 	address    string // empty for a simulated node
 	cpus       int
 	audit      string // path of the audit policy
+	gates      string // feature gates of the API server
 	port       int    // of the API server
 	temporary  bool
 	unlock     func()
@@ -138,7 +141,7 @@ func newCluster(binary string, options Options) (*Cluster, error) {
 	maps.Copy(f.users, options.Users)
 	return &Cluster{
 		Dir: dir, Kubeconfig: f.kubeconfig("admin"),
-		binary: binary, address: options.Address, cpus: options.CPUs, audit: options.AuditPolicy, files: f, temporary: options.Dir == "", unlock: unlock,
+		binary: binary, address: options.Address, cpus: options.CPUs, audit: options.AuditPolicy, gates: options.FeatureGates, files: f, temporary: options.Dir == "", unlock: unlock,
 	}, nil
 }
 

@@ -65,6 +65,9 @@ func (c *Cluster) apiServerFlags(port int) []string {
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
 		"--authorization-mode=Node,RBAC", "--allow-privileged", "--enable-priority-and-fairness=false", "--profiling=false",
 	}
+	if c.gates != "" {
+		flags = append(flags, "--feature-gates="+c.gates)
+	}
 	if c.audit != "" {
 		flags = append(flags, "--audit-policy-file="+c.audit, "--audit-log-path="+c.AuditLog(), "--audit-log-mode=blocking-strict")
 	}
