@@ -69,6 +69,21 @@ func (k *kubernetes) release(providers ...fixture.Synthetic) {
 	k.harness.release(providers...)
 }
 
+// addSettings adds clusterapi.yaml to the kustomization, as docs/install.md describes.
+func (k *kubernetes) addSettings(settings string) {
+	k.Helper()
+	file, with := filepath.Join(k.folder, "kustomization.yaml"), "files: [images.json, clusterapi.yaml]"
+	text, err := os.ReadFile(file)
+	k.must(err)
+	page, err := os.ReadFile("../../docs/install.md")
+	k.must(err)
+	if !strings.Contains(string(page), with) || !strings.Contains(string(text), "files: [images.json]") {
+		k.Fatalf("docs/install.md does not have %q", with)
+	}
+	k.must(os.WriteFile(file, []byte(strings.Replace(string(text), "files: [images.json]", with, 1)), 0o600))
+	k.must(os.WriteFile(filepath.Join(k.folder, "clusterapi.yaml"), []byte(settings), 0o600))
+}
+
 // setRelease replaces the release version in the kustomization.
 func (k *kubernetes) setRelease(before, after string) {
 	k.Helper()
@@ -127,6 +142,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0", Extra: certified}
 	k.release(core("v1.0.0"), docker)
 	shared := k.seedNamespaces()
+	k.addSettings("{apiVersion: capi-operator.openshift.io/v1alpha1, kind: ClusterAPI, spec: {rehearsal: Disabled}}")
 	k.kubectl("apply", "-k", k.folder)
 	for _, result := range strings.Split(strings.TrimSpace(k.kubectl("apply", "-k", k.folder)), "\n") {
 		if !strings.HasSuffix(result, " unchanged") {
@@ -135,6 +151,9 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	}
 	p := k.run()
 	k.settled("1.0.0-1")
+	if mode := k.kubectl("get", "clusterapi", "cluster", "--output=jsonpath={.spec.rehearsal}"); mode != "Disabled" {
+		t.Errorf("the first start created the object with rehearsal %q", mode)
+	}
 	if names := k.names(); !slices.Contains(names, "Deployment cluster-api-controller-manager") || !slices.Contains(names, "Deployment cluster-api-provider-docker-controller-manager") {
 		t.Errorf("installed: %v", names)
 	}
