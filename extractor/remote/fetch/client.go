@@ -17,7 +17,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +27,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -87,9 +85,10 @@ type Image struct {
 	allowed   allowances
 	last      bool // no other source is left
 
-	mu           sync.Mutex
-	reported     map[string]bool
-	layerNumbers map[string]string // by digest: "2 of 5", from the order in the manifest
+	layers layerNumbers
+
+	mu       sync.Mutex
+	reported map[string]bool
 }
 
 // Open determines the sources of an image. It sends no request. The reference is by
@@ -204,7 +203,7 @@ func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limi
 	if err != nil {
 		return nil, err
 	}
-	i.setLayerNumbers(raw)
+	i.layers.read(raw)
 	return raw, nil
 }
 
@@ -247,30 +246,6 @@ func (i *Image) untrusted(ctx context.Context, w resource) (raw []byte, mediaTyp
 	return raw, mediaType, nil
 }
 
-// setLayerNumbers records the positions of the layers in a manifest, for errors.
-func (i *Image) setLayerNumbers(raw []byte) {
-	var manifest struct {
-		Layers []struct{ Digest string }
-	}
-	if err := json.Unmarshal(raw, &manifest); err != nil {
-		return // the caller reports it
-	}
-	numbers := map[string]string{}
-	for n, layer := range manifest.Layers {
-		numbers[layer.Digest] = fmt.Sprintf(" %d of %d", n+1, len(manifest.Layers))
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.layerNumbers = numbers
-}
-
-// withLayerNumber adds the position of a layer to its name.
-func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return what + i.layerNumbers[blob.String()]
-}
-
 // Blob reads a blob of the image. what is the name in errors, such as "layer". For a layer of a manifest that was read
 // before, errors add its position, counted from the bottom. The size in d is -1 if unknown; then it is at most limit. If no
 // source of the image has the blob, it is read from the URLs in d, if they are http or https, without credentials. The
@@ -283,7 +258,7 @@ func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
 //
 // The error comes from read or ctx, or is or joins a *Error for each source.
 func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, limit int64, read func(body io.Reader) error) error {
-	w := resource{name: i.withLayerNumber(what, d.Digest), kind: blobs, descriptor: d, limit: limit}
+	w := resource{name: what + i.layers.of(d.Digest), kind: blobs, descriptor: d, limit: limit}
 	err := i.fetch(ctx, i.sources, w, read)
 	if errors.As(err, new(*Error)) && ctx.Err() == nil {
 		return i.external(ctx, w, err, read)
@@ -314,41 +289,9 @@ func (r resource) identifier() string {
 	return r.descriptor.Digest.String()
 }
 
-// fetch tries sources in order, healthy ones first, and tries sources with retryable
-// errors again.
+// fetch reads a resource from sources.
 func (i *Image) fetch(ctx context.Context, sources []mirror.Source, w resource, read func(io.Reader) error) error {
-	retry := i.client.Retry.orDefaults()
-	failures := map[mirror.Source]*Error{}
-	left := sources
-	for round := 1; ; round++ {
-		if i.exhausted(sources) {
-			return joinFailures(ctx, sources, i.failAll(sources, w, failures))
-		}
-		var again []mirror.Source
-		order := i.client.healthyFirst(left)
-		for n, s := range order {
-			more := w.more || round == 1 && i.client.anyHealthy(order[n+1:])
-			err := i.fetchFrom(ctx, s, w, i.allowance(more), read)
-			failed, ok := errors.AsType[*Error](err)
-			if !ok {
-				if err == nil {
-					i.reportFailures(ctx, sources, failures)
-				}
-				return err
-			}
-			failures[s] = failed
-			if retryable(ctx, err, round) && !i.allowance(false).empty() {
-				again = append(again, s)
-			}
-		}
-		if len(again) == 0 || round >= retry.Attempts {
-			return joinFailures(ctx, sources, failures)
-		}
-		if err := retry.wait(ctx, round, i.client.shortestPause(again)); err != nil {
-			return errors.Join(joinFailures(ctx, sources, failures), i.ended(w, err))
-		}
-		left = again
-	}
+	return reading{i, sources, w, read, map[mirror.Source]*Error{}}.all(ctx)
 }
 
 // allowance returns the allowance for a source; more means that another one is left.
@@ -366,81 +309,6 @@ func (i *Image) Waited(d time.Duration) {
 		i.allowed.detour.lose(d)
 		i.allowed.patience.lose(d)
 	}
-}
-
-// exhausted reports whether the image has no time left, and none of the sources is healthy.
-func (i *Image) exhausted(sources []mirror.Source) bool {
-	return i.allowed.patience.empty() && !i.client.anyHealthy(sources)
-}
-
-// failAll adds an error for each source that was not tried, because others waited for it too long.
-func (i *Image) failAll(sources []mirror.Source, w resource, failures map[mirror.Source]*Error) map[mirror.Source]*Error {
-	for _, s := range sources {
-		if failures[s] == nil {
-			failures[s] = (&request{image: i, source: s, resource: w}).sourceError(errHostStalled)
-		}
-	}
-	return failures
-}
-
-// ended returns the error of a wait that its context ended.
-func (i *Image) ended(w resource, err error) error {
-	return fmt.Errorf("getting the %s: waiting for another attempt: %w", w.name, err)
-}
-
-// joinFailures joins the errors of all sources, in their order.
-func joinFailures(ctx context.Context, sources []mirror.Source, failures map[mirror.Source]*Error) error {
-	if ctx.Err() != nil && len(failures) == 0 {
-		return context.Cause(ctx)
-	}
-	var errs []error
-	for _, s := range sources {
-		if err := failures[s]; err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
-}
-
-// reportFailures reports the failed sources if another source succeeded, each once per image.
-func (i *Image) reportFailures(ctx context.Context, sources []mirror.Source, failures map[mirror.Source]*Error) {
-	for _, s := range sources {
-		err := failures[s]
-		i.mu.Lock()
-		told := err == nil || i.reported[s.Image.Name()]
-		i.reported[s.Image.Name()] = i.reported[s.Image.Name()] || err != nil
-		i.mu.Unlock()
-		switch {
-		case told:
-		case i.client.OnSourceFailure != nil:
-			i.client.OnSourceFailure(ctx, err)
-		default:
-			logr.FromContextOrDiscard(ctx).Info("Failed to read from a source of an image; another source succeeded",
-				"image", i.reference, "source", s.Image.Context().Name(), "error", err.Error())
-		}
-	}
-}
-
-// fetchFrom reads a resource from one source. The error is a *Error if the source failed.
-func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, allowed *allowance, read func(io.Reader) error) error {
-	allowed.start()
-	a := &request{image: i, source: s, resource: w, host: i.client.host(s.Host()), allowance: allowed}
-	body, err := a.openBody(ctx)
-	if err != nil {
-		return a.classify(ctx, err)
-	}
-	defer body.close()
-	err = read(body)
-	if err != nil && body.err == nil {
-		_, _ = io.Copy(io.Discard, body) // its error is in body.err
-	}
-	if body.err != nil && !errors.Is(body.err, io.EOF) {
-		return a.classify(ctx, body.err)
-	}
-	return err
 }
 
 // classify returns the *Error of a source, unless ctx has ended.

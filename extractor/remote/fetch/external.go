@@ -24,9 +24,9 @@ func (i *Image) external(ctx context.Context, w resource, failure error, read fu
 	urls := externalURLs(w.descriptor.URLs)
 	for n, u := range urls {
 		w.at, w.more = u, n < len(urls)-1
-		source, err := i.externalSource(w.name, u)
+		source, err := i.settings.externalSource(u)
 		if err != nil {
-			failure = errors.Join(failure, err)
+			failure = errors.Join(failure, &Error{Image: i.reference, Step: w.name, Host: u.Host, Err: err, Advice: "copy the layer to the registry of the image, or unblock the host"})
 			continue
 		}
 		err = i.fetch(ctx, []mirror.Source{source}, w, read)
@@ -51,24 +51,24 @@ func externalURLs(all []string) (urls []*url.URL) {
 
 var errBlockedHost = errors.New("the URL of the layer is on a blocked registry")
 
-// externalSource returns the host of a URL. The error is a *Error if it is blocked.
-func (i *Image) externalSource(what string, u *url.URL) (mirror.Source, error) {
+// externalSource returns the host of a URL. It returns an error if it is blocked.
+func (a Settings) externalSource(u *url.URL) (mirror.Source, error) {
 	host, err := name.NewTag(u.Host + "/x:x") // only its host is used
 	if err == nil {
-		if _, blocked := i.settings.Mirrors.Target(host); blocked != nil {
+		if _, blocked := a.Mirrors.Target(host); blocked != nil {
 			err = errBlockedHost
 		}
 	}
 	if err != nil {
-		return mirror.Source{}, &Error{Image: i.reference, Step: what, Host: u.Host, Err: err, Advice: "copy the layer to the registry of the image, or unblock the host"}
+		return mirror.Source{}, err
 	}
 	return mirror.Source{Image: host, Insecure: u.Scheme == "http"}, nil
 }
 
-// address returns the address of the first source that was reached, if it is known.
-func (i *Image) address() netip.Addr {
-	for _, s := range i.sources {
-		if at := i.client.host(s.Host()).address(); at.IsValid() {
+// addressOf returns the address of the first of the sources that was reached, if it is known.
+func (c *Client) addressOf(sources []mirror.Source) netip.Addr {
+	for _, s := range sources {
+		if at := c.host(s.Host()).address(); at.IsValid() {
 			return at
 		}
 	}

@@ -70,7 +70,7 @@ func (r *request) get(ctx context.Context, from int64, auth string) (*response, 
 func (r *request) route() transport.Route {
 	route := transport.Route{Insecure: r.source.Insecure}
 	if r.resource.at != nil {
-		route.Redirected, route.From = !r.image.settings.isConfigured(r.resource.at, r.image.sources), r.image.address()
+		route.Redirected, route.From = !r.image.settings.isConfigured(r.resource.at, r.image.sources), r.image.client.addressOf(r.image.sources)
 	}
 	return route
 }
