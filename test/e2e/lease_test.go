@@ -156,6 +156,10 @@ func (p *paused) pause(name string, nth int, from, to string) bool {
 		if held() > 0 {
 			return nil
 		}
+		if !p.leader.Runs() { // it has lost its lease before the write: no process is paused
+			h.Proxy.Heal()
+			p.leader = p.start()
+		}
 		return p.installed(to, from)
 	})
 	if held() == 0 {
