@@ -51,15 +51,7 @@ func TestCreator_CreatesOnce(t *testing.T) {
 		"the first start of another service account": {user: "system:serviceaccount:other:installer", created: true, written: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme, err := Scheme()
-			if err != nil {
-				t.Fatal(err)
-			}
-			builder := fake.NewClientBuilder().WithScheme(scheme)
-			if test.existing != nil {
-				builder.WithObjects(test.existing.DeepCopyObject().(client.Object))
-			}
-			api := interceptor.NewClient(builder.Build(), interceptor.Funcs{
+			api := interceptor.NewClient(clusterWith(t, test.existing), interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
 						review.Status.UserInfo = authenticationv1.UserInfo{Username: test.user, UID: "a"}
@@ -92,6 +84,20 @@ func TestCreator_CreatesOnce(t *testing.T) {
 	}
 }
 
+// clusterWith returns a cluster with an object; nil for none.
+func clusterWith(t *testing.T, existing client.Object) client.WithWatch {
+	t.Helper()
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	if existing != nil {
+		builder.WithObjects(existing.DeepCopyObject().(client.Object))
+	}
+	return builder.Build()
+}
+
 // The file with the settings is for the first start only. A mistake in it stops the first start before anything is written, and no later one.
 func TestCreator_InitialSettings(t *testing.T) {
 	existing := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}, Spec: v1alpha1.ClusterAPISpec{InstallerMode: v1alpha1.Managed}}
@@ -110,15 +116,7 @@ func TestCreator_InitialSettings(t *testing.T) {
 		"a mistake, an existing object": {content: "installerMod: Paused", existing: existing, want: v1alpha1.Managed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme, err := Scheme()
-			if err != nil {
-				t.Fatal(err)
-			}
-			builder := fake.NewClientBuilder().WithScheme(scheme)
-			if test.existing != nil {
-				builder.WithObjects(test.existing.DeepCopyObject().(client.Object))
-			}
-			api := interceptor.NewClient(builder.Build(), interceptor.Funcs{
+			api := interceptor.NewClient(clusterWith(t, test.existing), interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					if _, ok := o.(*authenticationv1.SelfSubjectReview); ok {
 						return nil
@@ -130,7 +128,7 @@ func TestCreator_InitialSettings(t *testing.T) {
 			if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err = (&creator{client: api, live: api, settings: file}).Start(t.Context())
+			err := (&creator{client: api, live: api, settings: file}).Start(t.Context())
 			if (err != nil) != (test.failure != "") || err != nil && !regexp.MustCompile(test.failure).MatchString(err.Error()) {
 				t.Fatalf("error %v, want %q", err, test.failure)
 			}

@@ -51,7 +51,7 @@ type Reconciler struct {
 	// Variables are values for variables in the manifests; they take precedence over
 	// the cluster's values.
 	Variables map[string]string
-	// Namespaces are the namespaces of the installation: components can have those of the providers.
+	// Namespaces are the namespaces of the installation: a component can have any of the providers' namespaces.
 	Namespaces v1alpha1.Namespaces
 
 	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object

@@ -27,7 +27,7 @@ const refName = "org.opencontainers.image.ref.name"
 // Directory is an OCI layout with many images, each with its payload reference as its name.
 type Directory struct {
 	path layout.Path
-	// damaged is set if blobs were removed: those of images in the index are written again.
+	// damaged is set if blobs were removed: images in the index are written again.
 	damaged bool
 }
 
