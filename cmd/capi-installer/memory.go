@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// softLimit is the limit of the Go runtime in bytes while the live objects leave room, in addition to the 36 MiB of the
+	// softLimit is the limit of the Go runtime in bytes while the live objects leave room, in addition to the 48 MiB of the
 	// program itself. Sixteen real providers fit into it.
 	softLimit = 60 << 20
 	// reserve is the memory of the Go runtime for other purposes than live objects, in bytes.

@@ -34,6 +34,7 @@ func (p pass) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs i
 	if err != nil {
 		return status.Outcome{Reason: renderReason(err), Err: err}
 	}
+	inputs.Bundles = nil // they are rendered: their memory is free before the objects of the desired version are decoded
 	if matches {
 		stored, err := revision.Encode(asInstalled(set, *desired))
 		if err == nil && string(desired.ManifestsDigest) == stored.Digest.String() {
