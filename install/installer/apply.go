@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// attempt reconciles a version in these steps:
+//
+//  1. divide it into phases, check the permissions for all of them before the first object of
+//     a new version is written, leave out the phases that the current version maintains, and watch
+//     the kinds of its objects;
+//  2. create the certificate authority, and write its bundle into the objects that trust it;
+//  3. leave out the objects that it no longer controls, if the version was superseded;
+//  4. judge all objects of a new version, and rehearse its pods, before the first one is written;
+//  5. check its unmanaged CRDs, where OpenShift's checker does not;
+//  6. apply its phases, and adopt objects;
+//  7. issue the certificates of its Services.
+func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
+	out := attempt{plan: plan{version: v}, judged: judgement{version: v.name, accepted: s.Cluster.Spec.AcceptedRisks}, scope: scopeOf(v.name, s.Cluster.Status), late: isLate(deadline, now)}
+	r.contention = r.contention.under(v.ignored)
+	out = r.divide(ctx, s, out)
+	out.former = r.formerly(s, v)
+	if out.scope != rollout {
+		return r.execute(ctx, s, out, now)
+	}
+	if out.err == nil {
+		out.judged.findings, out.err = trial{r, s, out.plan, out.former}.findings(ctx)
+	}
+	out = r.execute(ctx, s, out, now)
+	r.deletions = r.deletions.with(v.name, out.deletions())
+	return out
+}
+
+// divide returns an attempt with the phases that are applied: steps 1 to 3.
+func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
+	v := out.plan.version
+	out.plan, out.err = r.planOf(ctx, v)
+	if out.err = cmp.Or(out.err, out.plan.concealed); out.err != nil {
+		return out
+	}
+	if out.scope == rollout {
+		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
+			return r.unpermitted(ctx, s, out)
+		}
+	}
+	if out.scope != maintenance {
+		out.plan = out.plan.without(s.currentParts())
+	}
+	if out.err = r.Engine.Watch(ctx, out.plan.revision()); out.err != nil {
+		return out
+	}
+	if out.err = r.Certificates.Prepare(ctx, out.plan.requesting()); out.err != nil {
+		return out
+	}
+	if out.plan, out.err = r.trust(ctx, out.plan); out.err != nil || out.scope != controlledOnly {
+		return out
+	}
+	rev, err := r.Engine.Controlled(ctx, out.plan.revision(), r.Engine.Reader)
+	if out.err = err; err == nil {
+		out.plan = out.plan.controlled(rev)
+	}
+	return out
+}
+
+// formerly returns the CRDs that are no longer unmanaged.
+func (r *Applier) formerly(s state, v version) adoption.Candidates {
+	return adoption.Candidates{
+		Numbers: adoption.Formerly(s.Cluster.Status.Versions, v.unmanaged),
+		Incompatibility: func(ctx context.Context, crd string, number int64) (string, error) {
+			return r.incompatibility(ctx, s, crd, number)
+		},
+	}
+}
+
+// execute takes the steps 5 to 7, unless an error or a finding stops the attempt.
+func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Time) attempt {
+	if out.err != nil || out.judged.blocking() != nil {
+		return out
+	}
+	out = r.checkAndApply(ctx, s, out, now)
+	out.immutable = r.Preflight.immutable(ctx, out.plan, out.result)
+	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
+	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contention.of(out.plan.name), now)
+	r.contention = r.contention.after(s.Cluster.Status, out, reissued, now)
+	out.contested, out.next = r.contention.of(out.plan.name).message(now)
+	if out.scope == maintenance {
+		replaced := replacementsIn(out.result)
+		out.replaced, r.replaced = replaced.event(r.replaced), replaced
+		if len(replaced) > 0 && out.next == 0 {
+			out.next = replacedRecheck
+		}
+	}
+	out.err = errors.Join(out.err, errIssued)
+	return out
+}
+
+// unpermitted returns an attempt for which permissions are missing, with the other findings, so that the administrator sees all at once.
+// The cache cannot watch kinds without permission.
+func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
+	if !errors.As(a.err, new(*permissionsError)) || r.Preflight.Live == nil {
+		return a
+	}
+	a.plan = a.plan.without(s.currentParts())
+	found, err := trial{r, s, a.plan, a.former}.judge(ctx, nil)
+	a.judged.findings, a.err = found, errors.Join(a.err, err)
+	return a
+}
+
+// checkAndApply checks the unmanaged CRDs and applies the phases. A version that is rolled
+// out is applied only if they are compatible.
+func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now time.Time) attempt {
+	phases, verdicts, errChecked := r.check(ctx, a.plan)
+	a.applied, a.verdicts, a.result.Phases = true, verdicts, phases
+	if a.scope == rollout && !a.result.Complete() {
+		a.err = errChecked
+		return a
+	}
+	a = r.applyAndAdopt(ctx, s, a, now)
+	a.result.Phases = slices.Concat(phases, a.result.Phases)
+	a.verdicts = append(verdicts, compatibility.Of(a.result)...)
+	a.err = errors.Join(errChecked, a.err)
+	return a
+}
+
+// applyAndAdopt applies the phases, and again as long as it may adopt colliding objects. It
+// does so also after an error, because the error may concern another object. The objects of
+// the next phase collide only after the objects of this one are adopted.
+func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
+	rev := a.plan.revision()
+	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
+	if a.scope == rollout {
+		how.Prepare = func(ctx context.Context, phase revision.Phase) error {
+			moved, err := trial{r, s, a.plan, a.former}.prepare(ctx, phase)
+			a.moved = a.moved.Union(sets.New(moved...))
+			return err
+		}
+	}
+	if a.scope == maintenance {
+		how.Reserved = r.deletions.reserved(s, a.plan.name)
+	}
+	known := r.contention.of(a.plan.name)
+	how.Paused = func(o object.Identity) bool {
+		return known.paused(o, now) || a.scope == controlledOnly && leaves(o.GroupKind)
+	}
+	for {
+		a.result, a.err = r.Engine.Apply(ctx, rev, how)
+		decision, err := r.Adopter.Decide(ctx, a.plan.name, a.result.Collisions(), a.former)
+		a.refused, a.taken, a.adopted = decision.Refused, append(a.taken, decision.Taken...), r.Adopter.Taken(a.plan.name)
+		if err != nil {
+			a.err = errors.Join(a.err, err)
+			return a
+		}
+		// At once: until then, another controller can follow instructions of an adopted object and write it after each apply.
+		errFinished := r.Adopter.Finish(ctx, rev, a.result)
+		if a.err = errors.Join(a.err, errFinished); errFinished != nil || how.Adopt.IsSuperset(decision.Adopt) {
+			return a
+		}
+		how.Adopt = how.Adopt.Union(decision.Adopt)
+	}
+}
+
+// incompatibility returns the reason why a CRD is not known to be compatible with the
+// version with a revision number; empty if it is.
+func (r *Applier) incompatibility(ctx context.Context, s state, crd string, number int64) (string, error) {
+	served, err := r.Checker.Served(ctx)
+	if err != nil {
+		return "", err
+	}
+	former, err := s.loadNumber(number)
+	if err != nil {
+		return "", err
+	}
+	if served {
+		return r.Checker.Unmet(ctx, revision.RequirementName(crd, former.number))
+	}
+	p, err := r.plans.of(former)
+	if err != nil {
+		return "", err
+	}
+	verdicts, err := r.Checker.Check(ctx, p.checkKey(), p.checking().checks)
+	if err != nil {
+		return "", err
+	}
+	for _, o := range compatibility.Phase(verdicts).Objects {
+		if o.Name == crd {
+			return o.Reason, nil
+		}
+	}
+	return "version " + former.name + " does not contain it", nil
+}
