@@ -64,13 +64,10 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Collision, a.collisions(), nil)
 	add(reason.Contested, a.contested, nil)
 	var migrating *storedversion.MigratingError
-	var rehearsing *rehearsingError
-	var stopping *stoppingError
+	var waiting waitingError
 	switch {
-	case errors.As(a.err, &rehearsing):
-		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + rehearsing.Error(), Recheck: rehearsalPause})
-	case errors.As(a.err, &stopping):
-		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + stopping.Error(), Recheck: stoppingPause})
+	case errors.As(a.err, &waiting):
+		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + waiting.Error(), Recheck: waitingRecheck})
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
 	case errors.As(a.err, new(*permissionsError)):

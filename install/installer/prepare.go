@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,18 +48,8 @@ func (t trial) dropVersions(ctx context.Context, phase revision.Phase) error {
 	return nil
 }
 
-// stoppingPause is the time until a deleted Deployment is read again.
-const stoppingPause = 2 * time.Second
-
-// stoppingError reports that pods have not ended yet.
-type stoppingError struct{ deployments []string }
-
-func (e *stoppingError) Error() string {
-	return "waiting for the end of the pods of " + strings.Join(e.deployments, ", ") + ", which moves to another namespace"
-}
-
 // stopMoved deletes the Deployments of other versions that a phase of the version has in another namespace, and returns them: the installed version
-// must not create them again. It returns a *stoppingError until their pods have ended. The phases before, such as the CRDs of the component,
+// must not create them again. It returns a waitingError until their pods have ended. The phases before, such as the CRDs of the component,
 // were applied while its webhooks still ran.
 func (t trial) stopMoved(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
 	if t.Preflight.Live == nil || !slices.ContainsFunc(phase.Objects, func(obj *unstructured.Unstructured) bool { return object.GroupKind(obj) == object.Deployment }) {
@@ -73,18 +62,18 @@ func (t trial) stopMoved(ctx context.Context, phase revision.Phase) (moved []obj
 		}
 	}
 	moved = movedDeployments(former, phase, slices.Concat(t.plan.phases, t.plan.others))
-	waiting := &stoppingError{}
+	var waiting []string
 	for _, deployment := range moved {
 		exists, err := t.stop(ctx, deployment)
 		if err != nil {
 			return moved, err
 		}
 		if exists {
-			waiting.deployments = append(waiting.deployments, deployment.String())
+			waiting = append(waiting, deployment.String())
 		}
 	}
-	if waiting.deployments != nil {
-		return moved, waiting
+	if waiting != nil {
+		return moved, waitingError("waiting for the end of the pods of " + strings.Join(waiting, ", ") + ", which moves to another namespace")
 	}
 	return moved, nil
 }

@@ -70,7 +70,7 @@ func TestTrial_StopsMovedDeployment(t *testing.T) {
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.DeletionTimestamp != nil {
 		t.Errorf("the Deployment of another actor was deleted: %v", err)
 	}
-	if out := (attempt{err: &stoppingError{[]string{"Deployment capi-system/capa"}}}).outcome(); out.Recheck != stoppingPause || errors.As(out.Err, new(*stoppingError)) {
+	if out := (attempt{err: waitingError("waiting")}).outcome(); out.Recheck != waitingRecheck || errors.As(out.Err, new(waitingError)) {
 		t.Errorf("outcome %+v", out)
 	}
 }

@@ -44,23 +44,6 @@ type Rehearsal struct {
 	failed map[string]string
 }
 
-// rehearsalPause is the time until the pods of a rehearsal are read again.
-const rehearsalPause = 2 * time.Second
-
-// rehearsingError reports that pods have not started yet.
-type rehearsingError struct {
-	started, all int
-	causes       []string
-}
-
-func (e *rehearsingError) Error() string {
-	message := fmt.Sprintf("rehearsing the changed Deployments: %d of %d pods have started", e.started, e.all)
-	if e.causes != nil {
-		message += "; " + text.First(3, e.causes)
-	}
-	return message
-}
-
 // rehearsed returns the version that is going to be rehearsed; empty if there is none. The first installation is not: its namespace, service accounts
 // and Secrets do not exist yet.
 func rehearsed(s state) string {
@@ -120,9 +103,10 @@ func (r *Rehearsal) delete(ctx context.Context, pod *corev1.Pod) error {
 // of reports whether a rehearsal of a plan has begun, and has not passed.
 func (r *Rehearsal) of(p plan) bool { return r.key == p.key() && !r.passed }
 
-// conclusion returns a finding for each pod that has failed, and otherwise a *rehearsingError while a pod is starting.
+// conclusion returns a finding for each pod that has failed, and otherwise a waitingError while a pod is starting.
 func conclusion(verdicts []rehearsal.Verdict) (found []preflight.Finding, err error) {
-	starting := &rehearsingError{all: len(verdicts), started: len(verdicts)}
+	var starting int
+	var causes []string
 	for _, verdict := range verdicts {
 		switch verdict.State {
 		case rehearsal.Failed:
@@ -130,16 +114,20 @@ func conclusion(verdicts []rehearsal.Verdict) (found []preflight.Finding, err er
 				Reason: reason.RiskNotAccepted, Risk: v1alpha1.FailedRehearsal, Message: "a pod with the new image and pod spec does not start: " + verdict.Cause,
 			})
 		case rehearsal.Starting:
-			starting.started--
+			starting++
 			if verdict.Cause != "" {
-				starting.causes = append(starting.causes, verdict.Cause)
+				causes = append(causes, verdict.Cause)
 			}
 		}
 	}
-	if found != nil || starting.started == starting.all {
+	if found != nil || starting == 0 {
 		return found, nil
 	}
-	return nil, starting
+	message := fmt.Sprintf("rehearsing the changed Deployments: %d of %d pods have started", len(verdicts)-starting, len(verdicts))
+	if causes != nil {
+		message += "; " + text.First(3, causes)
+	}
+	return nil, waitingError(message)
 }
 
 // notes returns the note about the parts of the version that are not rehearsed.

@@ -99,7 +99,7 @@ func (t trial) release() preflight.Release {
 	return out
 }
 
-// rehearse creates the pods of a rehearsal, and deletes them when all are proved. It returns a *rehearsingError until then, and findings that stop
+// rehearse creates the pods of a rehearsal, and deletes them when all are proved. It returns a waitingError until then, and findings that stop
 // the version for pods that do not start.
 func (t trial) rehearse(ctx context.Context) ([]preflight.Finding, error) {
 	h, p := &t.Rehearsal, t.plan
