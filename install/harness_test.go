@@ -484,10 +484,8 @@ func (h *harness) object(kind, namespace, name string) *unstructured.Unstructure
 	return object
 }
 
-// key returns the namespace and name of an object; foreground is a deletion option.
+// key returns the namespace and name of an object.
 func key(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
-
-var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
 
 func parseKind(text string) schema.GroupVersionKind {
 	parts := strings.Split(text, "/")

@@ -134,15 +134,15 @@ type ClusterAPISpec struct {
 type Risk string
 
 const (
-	// BreakingCRDChange: a CRD with instances changes so that instances are rejected or lose values.
+	// BreakingCRDChange means that a CRD with instances changes so that instances are rejected or lose values.
 	BreakingCRDChange Risk = "BreakingCRDChange"
-	// ExceededQuota: the release needs more objects, pods or resources than a quota of its namespace has left.
+	// ExceededQuota means that the release needs more objects, pods or resources than a quota of its namespace has left.
 	ExceededQuota Risk = "ExceededQuota"
-	// FailedRehearsal: a pod with the new image and the new pod spec did not start.
+	// FailedRehearsal means that a pod with the new image and the new pod spec did not start.
 	FailedRehearsal Risk = "FailedRehearsal"
-	// SkippedVersions: the upgrade of a provider of Cluster API skips more than three minor versions.
+	// SkippedVersions means that the upgrade of a provider of Cluster API skips more than three minor versions.
 	SkippedVersions Risk = "SkippedVersions"
-	// UnsupportedContract: a provider implements no contract that the core provider supports.
+	// UnsupportedContract means that a provider implements no contract that the core provider supports.
 	UnsupportedContract Risk = "UnsupportedContract"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// ContractOf returns the label of a CRD for a contract.
-func ContractOf(crd *Object, contract string) Value {
+// LabelOf returns the label of a CRD for a contract.
+func LabelOf(crd *Object, contract string) Value {
 	return crd.At("metadata", "labels", capicontract.LabelPrefix+contract)
 }
 

@@ -14,6 +14,7 @@ import (
 // Role is the function of a CRD in Cluster API. It determines the contract of the kind.
 type Role string
 
+// The roles that providers' contracts define.
 const (
 	InfraCluster     Role = "InfraCluster"
 	InfraMachine     Role = "InfraMachine"
@@ -67,7 +68,7 @@ func define(b *Bundle) Definitions {
 	for _, o := range b.OfKind(object.CustomResourceDefinition) {
 		d := &Definition{Object: o, Group: o.At("spec", "group").Text(), DefinedKind: o.At("spec", "names", "kind").Text()}
 		if d.Contract = capicontract.SupportedOf(o.At("metadata", "labels").StringMap()); d.Contract != "" {
-			d.Version = capicontract.Versions(ContractOf(o, d.Contract).Text())[0]
+			d.Version = capicontract.Versions(LabelOf(o, d.Contract).Text())[0]
 		}
 		d.Schema = VersionOf(o, d.Version).At("schema", "openAPIV3Schema")
 		all = append(all, d)

@@ -157,7 +157,7 @@ func TestIdentity_OfThePod(t *testing.T) {
 		t.Errorf("the identity in a pod is %s", got)
 	}
 	t.Setenv("POD_UID", "")
-	if identity() == identity() {
+	if first, second := identity(), identity(); first == second {
 		t.Error("two processes outside a pod have the same identity")
 	}
 }

@@ -50,7 +50,7 @@ type application struct {
 func (a application) apply(ctx context.Context) (Result, error) {
 	if a.how.Ordered && a.kept.of(a.rev) == nil {
 		if err := validation.NewRevisionValidator().Validate(ctx, a.Owners.packed(a.rev.Name, 0, a.rev.Phases...)); err != nil {
-			return Result{Invalid: err}, nil
+			return Result{Invalid: err}, nil //nolint:nilerr // the result has it
 		}
 	}
 	a.options = append(a.options, engineOptions, sharedWith(a.rev, a.how.Older))

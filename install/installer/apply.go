@@ -131,7 +131,7 @@ func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now tim
 	}
 	a = r.applyAndAdopt(ctx, s, a, now)
 	a.result.Phases = slices.Concat(phases, a.result.Phases)
-	a.verdicts = append(verdicts, compatibility.Of(a.result)...)
+	a.verdicts = slices.Concat(verdicts, compatibility.Of(a.result))
 	a.err = errors.Join(errChecked, a.err)
 	return a
 }

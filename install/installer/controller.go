@@ -140,7 +140,7 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 	}
 	outcome = disarmed.explain(results[0].outcome)
 	r.behind(ctx, &outcome, "Objects that intercept requests not deleted", errDisarmed)
-	outcome.Installed, outcome.Events, outcome.Phases = anyAvailable(results), append(drift, disarmed.events()...), phases
+	outcome.Installed, outcome.Events, outcome.Phases = anyAvailable(results), slices.Concat(drift, disarmed.events()), phases
 	return outcome, current
 }
 

@@ -54,7 +54,7 @@ func TestTrial_StopsMovedDeployment(t *testing.T) {
 		}
 		return found
 	}
-	if !exists("capa") || !exists("capa") {
+	if first, second := exists("capa"), exists("capa"); !first || !second {
 		t.Error("the successor does not wait for the pods of the deleted Deployment")
 	}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(own), own); err != nil || own.DeletionTimestamp == nil {

@@ -118,6 +118,7 @@ func conclusion(verdicts []rehearsal.Verdict) (found []preflight.Finding, err er
 			if verdict.Cause != "" {
 				causes = append(causes, verdict.Cause)
 			}
+		case rehearsal.Proved, rehearsal.Unproven:
 		}
 	}
 	if found != nil || starting == 0 {

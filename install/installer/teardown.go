@@ -107,7 +107,7 @@ func (t stopping) stop(ctx context.Context, name string) (teardownProgress, erro
 	p, err := t.prepare(ctx, name, nil)
 	t.plans[name] = prepared{p, err}
 	if err != nil {
-		return teardownProgress{keep: true}, nil
+		return teardownProgress{keep: true}, nil //nolint:nilerr // remove reports it
 	}
 	return t.teardown.stop(ctx, p)
 }

@@ -23,6 +23,7 @@ import (
 // A binding is deleted only as it was read, and created again. A dry run deletes nothing, and a patch with a part of the object replaces nothing.
 func TestWriter_Patch(t *testing.T) {
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "RoleBinding"}, "a", field.ErrorList{field.Invalid(field.NewPath("roleRef"), nil, "cannot change")})
+	apply := client.Apply //nolint:staticcheck // the engine applies by Patch
 	for name, test := range map[string]struct {
 		patch    client.Patch
 		options  []client.PatchOption
@@ -31,10 +32,10 @@ func TestWriter_Patch(t *testing.T) {
 		replaced int
 		want     func(error) bool
 	}{
-		"another role":              {client.Apply, nil, false, true, 1, func(err error) bool { return err == nil }},
-		"a dry run":                 {client.Apply, []client.PatchOption{client.DryRunAll}, false, false, 0, func(err error) bool { return err == nil }},
+		"another role":              {apply, nil, false, true, 1, func(err error) bool { return err == nil }},
+		"a dry run":                 {apply, []client.PatchOption{client.DryRunAll}, false, false, 0, func(err error) bool { return err == nil }},
 		"a part of the object":      {client.RawPatch(types.MergePatchType, []byte("{}")), nil, false, false, 0, apierrors.IsInvalid},
-		"changed after it was read": {client.Apply, nil, true, false, 0, apierrors.IsConflict},
+		"changed after it was read": {apply, nil, true, false, 0, apierrors.IsConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}, RoleRef: rbacv1.RoleRef{Name: "old"}}

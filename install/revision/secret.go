@@ -43,7 +43,7 @@ func SecretsOf(version string, secrets []corev1.Secret) (setting.Secrets, error)
 		if secrets[i].Name == version {
 			values, err := setting.DecodeSecrets(secrets[i].Data[secretsKey])
 			if err != nil {
-				return setting.Secrets{}, fmt.Errorf("Secret %s: key %q is unreadable", version, secretsKey) //nolint:staticcheck // a kind
+				return setting.Secrets{}, fmt.Errorf("Secret %s: key %q is unreadable", version, secretsKey)
 			}
 			return values, nil
 		}

@@ -102,5 +102,6 @@ func (w *Watch) handle(kind watch.EventType, secret *metav1.PartialObjectMetadat
 	case watch.Deleted:
 		delete(w.services, secret.Name)
 		w.Changed(service)
+	case watch.Bookmark, watch.Error: // not about a Secret
 	}
 }

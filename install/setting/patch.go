@@ -141,7 +141,7 @@ func patched(whole *unstructured.Unstructured, patch []byte) ([]byte, error) {
 func checkTypes(obj *unstructured.Unstructured) error {
 	typed, err := builtIn.New(obj.GroupVersionKind())
 	if err != nil {
-		return nil // the API server checks the objects of other kinds
+		return nil //nolint:nilerr // the API server checks the objects of other kinds
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, typed, true)
 }

@@ -46,7 +46,7 @@ func limitsOfClusterctl(t *testing.T) (first [2]int, minors int) {
 		switch n := node.(type) {
 		case *ast.AssignStmt: // minVersionSkew := semver.MustParse("1.10.0")
 			if name, isName := n.Lhs[0].(*ast.Ident); isName && name.Name == "minVersionSkew" {
-				text, err := strconv.Unquote(n.Rhs[0].(*ast.CallExpr).Args[0].(*ast.BasicLit).Value) //nolint:errcheck,forcetypeassert // panics if the source has changed
+				text, err := strconv.Unquote(n.Rhs[0].(*ast.CallExpr).Args[0].(*ast.BasicLit).Value) // panics if the source has changed
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -58,7 +58,7 @@ func limitsOfClusterctl(t *testing.T) (first [2]int, minors int) {
 		case *ast.BinaryExpr: // nextVersion.Minor > currentVersion.Minor+3
 			sum, isSum := n.Y.(*ast.BinaryExpr)
 			if left, isField := n.X.(*ast.SelectorExpr); n.Op == token.GTR && isSum && isField && strings.HasSuffix(left.Sel.Name, "Minor") {
-				minors, err = strconv.Atoi(sum.Y.(*ast.BasicLit).Value) //nolint:errcheck,forcetypeassert // panics if the source has changed
+				minors, err = strconv.Atoi(sum.Y.(*ast.BasicLit).Value) // panics if the source has changed
 				if err != nil {
 					t.Fatal(err)
 				}

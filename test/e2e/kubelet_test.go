@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,7 +28,6 @@ type kubelet struct {
 	folder string // of the mounted ConfigMap
 	delay  time.Duration
 
-	mutex   sync.Mutex
 	changed time.Time         // when mounted was seen first
 	mounted map[string]string // the data of the ConfigMap that was read last
 	pods    map[string]*installation.Process

@@ -27,9 +27,10 @@ func texts(role contract.Role, of string, paths ...string) (fields []contractFie
 	return fields
 }
 
-func integers(role contract.Role, of string, paths ...string) (fields []contractField) {
+// controlPlaneIntegers returns integer fields of a control plane.
+func controlPlaneIntegers(of string, paths ...string) (fields []contractField) {
 	for _, path := range paths {
-		fields = append(fields, contractField{role: role, contract: of, path: path, types: []string{contract.TypeInteger}})
+		fields = append(fields, contractField{role: contract.ControlPlane, contract: of, path: path, types: []string{contract.TypeInteger}})
 	}
 	return fields
 }
@@ -86,10 +87,10 @@ var contractFields = slices.Concat(
 	metadataAt(contract.ControlPlane, "spec.machineTemplate.metadata"),
 	[]contractField{{role: contract.ControlPlane, path: "status.versions", types: []string{contract.TypeArray}}},
 	texts(contract.ControlPlane, "", "spec.version", "spec.rollout.after", "status.version", "status.versions[].version", "status.selector"),
-	integers(contract.ControlPlane, "", "spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.versions[].replicas"),
-	integers(contract.ControlPlane, "v1beta1", "status.updatedReplicas"), integers(contract.ControlPlane, "v1beta2", "status.upToDateReplicas"),
-	integers(contract.ControlPlane, "v1beta1", "status.unavailableReplicas"),
-	integers(contract.ControlPlane, "v1beta2", "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
+	controlPlaneIntegers("", "spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.versions[].replicas"),
+	controlPlaneIntegers("v1beta1", "status.updatedReplicas"), controlPlaneIntegers("v1beta2", "status.upToDateReplicas"),
+	controlPlaneIntegers("v1beta1", "status.unavailableReplicas"),
+	controlPlaneIntegers("v1beta2", "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
 		"spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"),
 	texts(contract.ControlPlane, "", "spec.machineTemplate.spec.readinessGates[].conditionType", "spec.machineTemplate.readinessGates[].conditionType",
 		"spec.machineTemplate.spec.readinessGates[].polarity", "spec.machineTemplate.readinessGates[].polarity",

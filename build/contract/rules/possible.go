@@ -29,7 +29,7 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 		hasStatus := version.At("subresources", "status").Node != nil
 		findings = append(findings, checkUnfulfillable(version.At("name").Text(), at, hasStatus)...)
 		all := rejectionsOf(at, withAllFields, false)
-		if len(all) == 0 && !(hasStatus && contract.Contains(at.At("required"), "status")) {
+		if len(all) == 0 && (!hasStatus || !contract.Contains(at.At("required"), "status")) {
 			continue // an object with fewer fields is possible too
 		}
 		required := rejectionsOf(at, withoutAlternatives, hasStatus)

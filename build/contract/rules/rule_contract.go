@@ -112,7 +112,7 @@ var contractRules = []contract.Rule{{
 		if d.Contract != "v1beta1" {
 			return nil
 		}
-		return []contract.Finding{contract.ContractOf(d.Object, d.Contract).Finding("the newest contract is %s", d.Contract)}
+		return []contract.Finding{contract.LabelOf(d.Object, d.Contract).Finding("the newest contract is %s", d.Contract)}
 	}),
 }, {
 	ID:       "contract/label-consistent",
@@ -150,7 +150,7 @@ var contractRules = []contract.Rule{{
 
 func checkLabelFormat(crd *contract.Definition) (findings []contract.Finding) {
 	for _, label := range contracts {
-		versions := contract.ContractOf(crd.Object, label)
+		versions := contract.LabelOf(crd.Object, label)
 		if !versions.Exists() {
 			continue
 		}
@@ -167,7 +167,7 @@ func checkChosen(crd *contract.Definition) []contract.Finding {
 	if !capicontract.IsVersion(crd.Version) || contract.ServesVersion(crd.Object, crd.Version) {
 		return nil
 	}
-	return []contract.Finding{contract.ContractOf(crd.Object, crd.Contract).Finding("version %s, which Cluster API uses, is not served; served: %s", crd.Version, contract.ServedVersions(crd.Object))}
+	return []contract.Finding{contract.LabelOf(crd.Object, crd.Contract).Finding("version %s, which Cluster API uses, is not served; served: %s", crd.Version, contract.ServedVersions(crd.Object))}
 }
 
 func checkOtherVersions(crd *contract.Definition) []contract.Finding {
@@ -177,7 +177,7 @@ func checkOtherVersions(crd *contract.Definition) []contract.Finding {
 // checkLabelVersions checks the versions of all labels, except the version that has its own rule.
 func checkLabelVersions(crd *contract.Definition, but string) (findings []contract.Finding) {
 	for _, label := range contracts {
-		versions := contract.ContractOf(crd.Object, label)
+		versions := contract.LabelOf(crd.Object, label)
 		for name := range strings.SplitSeq(versions.Text(), "_") {
 			hasOwnRule := label == crd.Contract && name == but
 			if capicontract.IsVersion(name) && !hasOwnRule && !contract.ServesVersion(crd.Object, name) {
@@ -197,7 +197,7 @@ func checkSameContract(b *contract.Bundle) (findings []contract.Finding) {
 		case first == "":
 			first = d.Contract
 		case d.Contract != first:
-			findings = append(findings, contract.ContractOf(d.Object, d.Contract).Finding("the contract is %s, but %s for earlier kinds", d.Contract, first))
+			findings = append(findings, contract.LabelOf(d.Object, d.Contract).Finding("the contract is %s, but %s for earlier kinds", d.Contract, first))
 		}
 	}
 	return findings

@@ -25,7 +25,7 @@ var startupRules = []contract.Rule{{
 	Source:   clusterctl("Components YAML transformations"),
 	Why:      "cert-manager does not issue a Certificate whose Issuer does not exist. The pods wait for the Secret of the Certificate and never start.",
 	Fix:      "Add the Issuer to the namespace of the Certificate, or correct its name in issuerRef.",
-	Check:    func(b *contract.Bundle) []contract.Finding { return checkIssuers(b) },
+	Check:    checkIssuers,
 }, {
 	ID:       "startup/manager-role-cluster-wide",
 	Severity: contract.Error,

@@ -76,7 +76,7 @@ var templateRules = []contract.Rule{{
 		for _, d := range b.Definitions.Templates() {
 			of := b.Definitions.Kind(d.Group, strings.TrimSuffix(d.DefinedKind, "Template"))
 			if of != nil && d.Schema.Exists() && of.Schema.Exists() && (d.Contract != of.Contract || d.Version != of.Version) {
-				findings = append(findings, contract.ContractOf(d.Object, d.Contract).Finding("the template has %s in version %s, but %s has %s in version %s",
+				findings = append(findings, contract.LabelOf(d.Object, d.Contract).Finding("the template has %s in version %s, but %s has %s in version %s",
 					d.Contract, d.Version, of.DefinedKind, of.Contract, of.Version))
 			}
 		}

@@ -63,7 +63,7 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after d
 			}
 		}
 	}
-	if given := o.provider.given(); len(given) > 0 && !(isKustomize(a) || isKustomize(b)) {
+	if given := o.provider.given(); len(given) > 0 && !isKustomize(a) && !isKustomize(b) {
 		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(fmt.Errorf("%s: only valid for kustomize directories and YAML files; neither %s nor %s is one", strings.Join(given, ", "), a, b))
 	}
 	if o.settings != "" && isA && len(o.platform.platforms) == 0 {

@@ -148,7 +148,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	timer.Stop()
 	d := time.Since(started)
 	b.read, b.rest, b.took = b.read+int64(n), b.rest-int64(n), b.took+d
-	if err != nil && err != io.EOF && context.Cause(b.ctx) != nil { //nolint:errorlint // the end of a stream is this very error
+	if err != nil && err != io.EOF && context.Cause(b.ctx) != nil {
 		b.allowance.lose(d)
 		return n, b.late(context.Cause(b.ctx))
 	}

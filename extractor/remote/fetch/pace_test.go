@@ -83,11 +83,11 @@ func TestAllowance_LeastTime(t *testing.T) {
 	if !a.empty() {
 		t.Error("time is left")
 	}
-	if limit, late := a.timeout(errStalled); limit != 0 || late != errSlow { //nolint:errorlint // these very errors
+	if limit, late := a.timeout(errStalled); limit != 0 || late != errSlow {
 		t.Errorf("got %s, %v", limit, late)
 	}
 	a.start()
-	if limit, late := a.timeout(errStalled); limit != 5*time.Second || late != errSlow { //nolint:errorlint // these very errors
+	if limit, late := a.timeout(errStalled); limit != 5*time.Second || late != errSlow {
 		t.Errorf("got %s, %v", limit, late)
 	}
 }

@@ -146,7 +146,7 @@ func (r *request) roundTrip(req *http.Request, route transport.Route) (*response
 	ctx, cancel := context.WithCancelCause(transport.NewContext(req.Context(), route))
 	out := &response{cancel: cancel, release: h.release, redirected: req.Response != nil}
 	ctx = r.image.settings.withRemoteAddress(ctx, req.URL, func(at netip.Addr) { out.address = at })
-	resp, err := r.await(ctx, cancel, req)
+	resp, err := r.await(ctx, cancel, req) //nolint:bodyclose // response.close closes it
 	if err != nil {
 		cancel(nil)
 		h.release()
@@ -178,7 +178,7 @@ func (r *request) await(ctx context.Context, cancel context.CancelCauseFunc, req
 	}
 	started := time.Now()
 	timer := time.AfterFunc(limit, func() { cancel(late) })
-	resp, err := r.image.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // response.close closes it
+	resp, err := r.image.transport.RoundTrip(req.WithContext(ctx))
 	timer.Stop()
 	took := time.Since(started)
 	if err == nil {

@@ -83,7 +83,7 @@ func (x *xzReader) Read(p []byte) (int, error) {
 		}
 		n, err := x.block.read(p)
 		x.unpacked += int64(n)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = x.endBlock()
 		}
 		if n > 0 || err != nil {
@@ -221,7 +221,7 @@ func (b *xzBlock) read(p []byte) (int, error) {
 	if b.check != nil {
 		b.check.Write(p[:n])
 	}
-	if err != nil && err != io.EOF && b.short {
+	if err != nil && !errors.Is(err, io.EOF) && b.short {
 		err = fmt.Errorf("%w (the dictionary is limited to %d bytes)", err, xzDictionary)
 	}
 	return n, err
@@ -288,7 +288,7 @@ func (x *xzReader) endStream(start int64) error {
 // xzNumber reads a number of variable length.
 func xzNumber(r io.ByteReader) (int64, error) {
 	n, err := binary.ReadUvarint(r)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil && n >= 1<<63 {

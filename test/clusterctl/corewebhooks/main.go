@@ -44,14 +44,15 @@ func main() {
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 	ctx, stop := context.WithCancel(ctrl.SetupSignalHandler())
-	defer stop()
 	if *untilEOF {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it too
 			stop()
 		}()
 	}
-	if err := run(ctx, options); err != nil {
+	err := run(ctx, options)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

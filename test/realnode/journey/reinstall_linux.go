@@ -39,7 +39,7 @@ func (j *Journey) reinstall(ctx context.Context) error {
 		return err
 	}
 	if manager, err := j.manager(ctx); err == nil {
-		return fmt.Errorf("Deployment %s exists after the uninstallation", manager.Name)
+		return fmt.Errorf("Deployment %s exists after the uninstallation", manager.Name) //nolint:staticcheck // a kind
 	}
 	now, err := j.count(ctx)
 	if err != nil {

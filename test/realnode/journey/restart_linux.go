@@ -93,5 +93,5 @@ func (j *Journey) manager(ctx context.Context) (*appsv1.Deployment, error) {
 			return &deployments.Items[i], nil
 		}
 	}
-	return nil, errors.New("Deployment capi-controller-manager not found")
+	return nil, errors.New("Deployment capi-controller-manager not found") //nolint:staticcheck // a kind
 }

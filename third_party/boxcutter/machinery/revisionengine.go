@@ -64,7 +64,7 @@ func (re *RevisionEngine) Reconcile(
 	if err := re.validate(ctx, rev); err != nil {
 		if finding, ok := errors.AsType[*validation.RevisionValidationError](err); ok {
 			result.validationError = finding
-			return result, nil //nolint:nilerr // a validation error is a result
+			return result, nil // a validation error is a result
 		}
 		return result, fmt.Errorf("validating revision %s: %w", rev.GetName(), err)
 	}

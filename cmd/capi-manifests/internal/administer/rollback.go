@@ -78,7 +78,7 @@ func runRollback(cmd *cobra.Command, flags *changeFlags, name string) error {
 		return err
 	}
 	if snapshot.Requested == nil {
-		return &installed.AccessError{Subject: "rollback", Permanent: true, Err: fmt.Errorf("Deployment capi-installer in namespace %s mounts no ConfigMap with images.json", cluster.Namespace),
+		return &installed.AccessError{Subject: "rollback", Permanent: true, Err: fmt.Errorf("Deployment capi-installer in namespace %s mounts no ConfigMap with images.json", cluster.Namespace), //nolint:staticcheck // a kind
 			NextStep: "if the installer runs outside the cluster, start it with the earlier images.json"}
 	}
 	entries, err := cluster.History(cmd.Context())

@@ -77,7 +77,7 @@ func removeDamaged(blobs string) (removed bool, err error) {
 func isComplete(file string) (bool, error) {
 	digest, err := v1.NewHash(filepath.Base(filepath.Dir(file)) + ":" + filepath.Base(file))
 	if err != nil {
-		return false, nil //nolint:nilerr // a temporary file
+		return false, nil // a temporary file
 	}
 	content, err := os.Open(file)
 	if err != nil {

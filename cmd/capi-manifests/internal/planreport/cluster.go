@@ -176,8 +176,9 @@ func precise(action predecessor.Action, changed bool) predecessor.Action {
 			return predecessor.AdoptAndChange
 		}
 		return predecessor.Adopt
+	default:
+		return action
 	}
-	return action
 }
 
 // inPodTemplate returns a function that reports whether a field is in the pod template of an object.

@@ -100,6 +100,7 @@ func checkOf(o *unstructured.Unstructured, answer contract.Answer) Check {
 	}
 	check.Details = strings.Join(causes, "; ")
 	switch answer.Verdict {
+	case contract.Accepted:
 	case contract.Rejected:
 		check.Verdict = Failed
 	case contract.Unknown:

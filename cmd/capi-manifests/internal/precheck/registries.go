@@ -41,12 +41,12 @@ func Registries(ctx context.Context, cluster *installed.Cluster, of Release) ([]
 		return nil, err
 	case err != nil:
 		own.Verdict, own.Details = Failed, err.Error()
-		return []Check{own}, nil
+		return []Check{own}, nil //nolint:nilerr // the check has it
 	}
 	settings, asked, err := registrySettings(ctx, cluster)
 	if err != nil {
 		own.Verdict, own.Details = Failed, err.Error()
-		return []Check{own}, nil
+		return []Check{own}, nil //nolint:nilerr // the check has it
 	}
 	own.Details = "asked from this machine, " + asked + "; pods and nodes can have another network"
 	return append([]Check{own}, Images(ctx, settings, images)...), nil

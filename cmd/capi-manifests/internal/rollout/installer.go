@@ -67,7 +67,8 @@ func processOf(objects InstallerObjects, now time.Time) Process {
 	held := process.Leader != "" && now.Before(process.Renewed.Add(leaseDuration(objects.Lease)))
 	if replicasOf(objects.Deployment) == 0 {
 		if !held {
-			process.State, process.Cause, process.Action = absent(objects)
+			process.State = Stopped
+			process.Cause, process.Action = absent(objects)
 		}
 		return process
 	}
@@ -110,11 +111,11 @@ func isCurrent(deployment *appsv1.Deployment) bool {
 }
 
 // absent explains that nothing should run the installer.
-func absent(objects InstallerObjects) (state ProcessState, cause, action string) {
+func absent(objects InstallerObjects) (cause, action string) {
 	if objects.Deployment == nil {
-		return Stopped, "Deployment " + objects.name() + " does not exist, and no process holds the Lease of this name", "Install capi-installer again."
+		return "Deployment " + objects.name() + " does not exist, and no process holds the Lease of this name", "Install capi-installer again."
 	}
-	return Stopped, "Deployment " + objects.name() + " has 0 replicas", "Start it: kubectl scale deployment " + InstallerName + " -n " + objects.Namespace + " --replicas=1"
+	return "Deployment " + objects.name() + " has 0 replicas", "Start it: kubectl scale deployment " + InstallerName + " -n " + objects.Namespace + " --replicas=1"
 }
 
 // problemOf returns the cause that keeps the pods from working; empty if they only need time.

@@ -116,14 +116,12 @@ func TestSteps_OfAFirstStart(t *testing.T) {
 // TestSteps_OmitReferences expects only the step of the condition with the cause.
 func TestSteps_OmitReferences(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
-	for _, condition := range []metav1.Condition{
+	cluster.Status.Conditions = []metav1.Condition{
 		{Type: available, Status: metav1.ConditionFalse, Reason: string(reason.NotInstalled)},
 		{Type: installerProgressing, Status: metav1.ConditionTrue, Reason: string(reason.NoRevision)},
 		{Type: installerDegraded, Status: metav1.ConditionFalse, Reason: string(reason.AsExpected)},
 		{Type: versionProgressing, Status: metav1.ConditionFalse, Reason: string(reason.ImagesInvalid)},
 		{Type: versionDegraded, Status: metav1.ConditionTrue, Reason: string(reason.ImagesInvalid)},
-	} {
-		cluster.Status.Conditions = append(cluster.Status.Conditions, condition)
 	}
 	if steps := New(Snapshot{ClusterAPI: cluster, Installer: running(), Time: now}).NextSteps; len(steps) != 1 || steps[0].Condition != versionDegraded {
 		t.Errorf("%v", steps)

@@ -30,7 +30,7 @@ const readLog = "Wait for the first report; if there is none within a minute, re
 
 // stepsOf returns the next steps for a snapshot: to start the installer, and one for each reason.
 func stepsOf(from Snapshot, process Process) []Step {
-	if process.State == Stopped && !(from.empty() && from.Installer.Deployment == nil) {
+	if process.State == Stopped && (!from.empty() || from.Installer.Deployment != nil) {
 		steps := []Step{{Action: process.Action}}
 		if from.reported() {
 			steps = append(steps, reasonSteps(from)...)

@@ -38,6 +38,7 @@ func stateOf(from Snapshot, process Process) (State, string) {
 		return Blocked, process.sentence()
 	case Starting:
 		return RollingOut, process.sentence()
+	case Running:
 	}
 	if from.empty() {
 		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`

@@ -235,7 +235,7 @@ func (w *text) cause(step Step) {
 	if step.Condition != "" {
 		w.wrapped(Line{{"", "    "}}, "    ", term.Faint, fmt.Sprintf("%s is %s (%s) for %s", step.Condition, step.Status, step.Reason, w.age(step.Since)))
 	}
-	if step.Cause != "" && !(w.waiting && step.Reason == string(reason.RollingOut)) {
+	if step.Cause != "" && (!w.waiting || step.Reason != string(reason.RollingOut)) {
 		w.wrapped(Line{{"", "    "}}, "    ", term.Faint, step.Cause)
 	}
 }

@@ -94,7 +94,7 @@ func (v view) arranged() view {
 	now, layout := v.now(), Layout{Width: v.width, NoFold: v.noFold}
 	head := v.report.head(now, layout)
 	pinned := min(len(head), v.height/2)
-	lines := append(head[pinned:], v.report.body(now, layout)...)
+	lines := slices.Concat(head[pinned:], v.report.body(now, layout))
 	notes := v.notes()
 	v.head, v.foot = v.painted(head[:pinned]), v.painted(notes)
 	v.body.SetWidth(v.width)
