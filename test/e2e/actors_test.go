@@ -44,7 +44,7 @@ func actorFaults() []disturbance {
 		{name: "a manager fights at once", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(0)},
 		{name: "a manager fights every 5 s", user: true, terminal: true, interrupts: true, needsObjects: true, arm: fights(5 * time.Second)},
 		{name: "a mutating policy comes and goes", user: true, terminal: true, needsObjects: true, arm: atWrite((*cycle).mutate), after: (*cycle).endMutation},
-		{name: "a quota is exceeded for a time", arm: atWrite((*cycle).limit)},
+		{name: "a quota is exceeded for a time", terminal: true, arm: atWrite((*cycle).limit)},
 		{name: "the namespace is deleted", user: true, terminal: true, interrupts: true, needsObjects: true, needsNamespace: true, arm: atWrite((*cycle).deleteNamespace)},
 		{name: "API server killed", arm: killed(func(*cycle, context.Context) error { return nil })},
 		{name: "API server killed, etcd compacted", arm: killed(func(c *cycle, ctx context.Context) error { return c.Cluster.CompactStore(ctx) })},
@@ -165,7 +165,8 @@ func (c *cycle) endMutation() {
 	c.must(client.IgnoreNotFound(c.Patch(context.Background(), deployment, patch, client.FieldOwner("user"))))
 }
 
-// limit creates a quota that allows no further object of the providers, and deletes it after some seconds.
+// limit creates a quota that allows no further object of the providers, and deletes it after some seconds. Before the first write of a release,
+// it is a risk of the release.
 func (c *cycle) limit() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "faults"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
 	used := corev1.ResourceList{}
