@@ -176,6 +176,7 @@ func (n *Node) startKubelet(ctx context.Context) error {
 		return fmt.Errorf("configuring kubelet: %w", err)
 	}
 	n.Kubelet = n.program("kubelet", "node", n.nodeReady, arguments...)
+	n.Kubelet.restarts = true // it ends if it asks containerd before containerd is initialized
 	return n.Kubelet.Start(ctx)
 }
 

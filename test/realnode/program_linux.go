@@ -22,6 +22,8 @@ type Program struct {
 	env        []string
 	log        string
 	ready      func(context.Context) error // nil when the program works
+	// restarts is set if the program is started again when it ends before it works, as systemd does.
+	restarts bool
 
 	mu      sync.Mutex
 	process *exec.Cmd
@@ -88,7 +90,7 @@ func (p *Program) end(signal syscall.Signal) error {
 	return nil
 }
 
-// await polls ready until it succeeds, or the program has ended, or the time is over.
+// await polls ready until it succeeds, or the program has ended and does not restart, or the time is over.
 func (p *Program) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -102,6 +104,12 @@ func (p *Program) await(ctx context.Context) error {
 			continue
 		case <-p.ended:
 			err = fmt.Errorf("it ended: %s", p.process.ProcessState)
+			if p.restarts {
+				time.Sleep(time.Second)
+				if err = p.launch(); err == nil {
+					continue
+				}
+			}
 		case <-ctx.Done():
 			err = fmt.Errorf("it did not become ready within %s: %w", startLimit, err)
 		}
