@@ -21,7 +21,7 @@ import (
 func (h *harness) fight(ctx context.Context, name string) {
 	patch := []byte(`{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}}`)
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		deployment := h.object("apps/v1/Deployment", namespace, name)
+		deployment := h.object("apps/v1/Deployment", namespace, name) //nolint:contextcheck // reads with the context of the test
 		if replicas, _ := deployment.Object["spec"].(map[string]any)["replicas"].(int64); replicas != 2 {
 			_ = h.Patch(ctx, deployment, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner("fighter"), client.ForceOwnership)
 		}

@@ -166,7 +166,7 @@ func TestRehearsal_SurvivesTheEndOfTheProcess(t *testing.T) {
 						return nil
 					}
 					if reaches {
-						h.send(request)
+						h.send(request) //nolint:contextcheck // the request outlives its client
 					}
 					select {
 					case killed <- struct{}{}:

@@ -47,7 +47,7 @@ func (b build) archiveName(p platform) string {
 
 // writeArchives writes capi-manifests for each platform, with completion, man pages and the licences of its modules.
 func (b build) writeArchives(ctx context.Context) error {
-	common, err := documents(b.created)
+	common, err := documents(b.created) //nolint:contextcheck // runs no command
 	if err != nil {
 		return err
 	}
