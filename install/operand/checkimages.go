@@ -4,10 +4,6 @@ package operand
 
 import (
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -24,8 +20,10 @@ func checkImages(obj *unstructured.Unstructured, placeholder string) (errs []err
 	if placeholder == "" || len(errs) > 0 {
 		return errs
 	}
-	for field := range mentions(obj.Object, "", func(s string) bool { return s == placeholder }) {
-		errs = append(errs, leftover(field, placeholder))
+	for field, text := range object.Texts(obj.Object) {
+		if text == placeholder {
+			errs = append(errs, leftover(field, placeholder))
+		}
 	}
 	return errs
 }
@@ -44,8 +42,8 @@ func checkContainer(container map[string]any, placeholder string) (errs []error)
 	if placeholder == "" {
 		return errs
 	}
-	for field := range mentions(container, "", func(s string) bool { return object.MentionsImage(s, placeholder) }) {
-		if field != "image" {
+	for field, text := range object.Texts(container) {
+		if field != "image" && object.MentionsImage(text, placeholder) {
 			errs = append(errs, fmt.Errorf("container %s: %w", name, leftover(field, placeholder)))
 		}
 	}
@@ -54,30 +52,4 @@ func checkContainer(container map[string]any, placeholder string) (errs []error)
 
 func leftover(field, placeholder string) error {
 	return fmt.Errorf("field %s still contains the placeholder image %s; the installer replaces it only as the complete value of an image, argument or environment variable of a container", field, placeholder)
-}
-
-// mentions yields the paths of the matching strings in a value, in the order of the
-// keys.
-func mentions(value any, path string, match func(string) bool) iter.Seq[string] {
-	return func(yield func(string) bool) { visit(value, path, match, yield) }
-}
-
-func visit(value any, path string, match func(string) bool, yield func(string) bool) bool {
-	switch value := value.(type) {
-	case string:
-		return !match(value) || yield(path)
-	case []any:
-		for i, item := range value {
-			if !visit(item, fmt.Sprintf("%s[%d]", path, i), match, yield) {
-				return false
-			}
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if !visit(value[key], strings.TrimPrefix(path+"."+key, "."), match, yield) {
-				return false
-			}
-		}
-	}
-	return true
 }

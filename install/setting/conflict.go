@@ -45,7 +45,7 @@ func (c Component) setByVariables(marked []*unstructured.Unstructured) map[strin
 	}
 	setBy := map[string]string{}
 	for _, obj := range marked {
-		eachText(byField(obj), "", func(path, text string) {
+		for path, text := range object.Texts(byField(obj)) {
 			for _, rest := range strings.Split(text, markStart)[1:] {
 				if name, _, whole := strings.Cut(rest, markEnd); whole {
 					by := "the cluster's configuration (" + name + ")"
@@ -55,25 +55,9 @@ func (c Component) setByVariables(marked []*unstructured.Unstructured) map[strin
 					setBy[object.Describe(obj)+" "+path] = by
 				}
 			}
-		})
+		}
 	}
 	return setBy
-}
-
-// eachText calls visit for each text in a value, with the path that object.ChangedFields has for it.
-func eachText(value any, path string, visit func(path, text string)) {
-	switch value := value.(type) {
-	case string:
-		visit(path, value)
-	case map[string]any:
-		for key, field := range value {
-			eachText(field, strings.TrimPrefix(path+"."+key, "."), visit)
-		}
-	case []any:
-		for i, item := range value {
-			eachText(item, fmt.Sprintf("%s[%d]", path, i), visit)
-		}
-	}
 }
 
 // byField returns the content of an object in a form in which two settings change the same field only if they conflict: arguments of

@@ -39,7 +39,7 @@ func (a *application) place(placement *v1alpha1.Placement) {
 
 func addPlacement(pod map[string]any, placement v1alpha1.Placement) {
 	for key, value := range placement.NodeSelector {
-		mapIn(pod, "nodeSelector")[key] = value
+		object.EnsureMap(pod, "nodeSelector")[key] = value
 	}
 	for _, toleration := range placement.Tolerations {
 		add(pod, "tolerations", plain(toleration))
@@ -132,7 +132,7 @@ func singleChanges(s v1alpha1.DeploymentSettings) (changes []fieldChange) {
 		inManager("resources", func(container map[string]any) {
 			for kind, list := range plain(s.Resources).(map[string]any) {
 				for resource, quantity := range list.(map[string]any) {
-					mapIn(mapIn(container, "resources"), kind)[resource] = quantity
+					object.EnsureMap(container, "resources", kind)[resource] = quantity
 				}
 			}
 		})
@@ -280,16 +280,6 @@ func setFeatureGate(container map[string]any, gate v1alpha1.FeatureGate) {
 		}
 		arguments[i] = featureGatesFlag + strings.Join(all, ",")
 	}
-}
-
-// mapIn returns the map in a field, after it has created it if it did not exist.
-func mapIn(parent map[string]any, field string) map[string]any {
-	child, ok := parent[field].(map[string]any)
-	if !ok {
-		child = map[string]any{}
-		parent[field] = child
-	}
-	return child
 }
 
 // add adds an item to a list that does not contain it.

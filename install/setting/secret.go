@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Secrets are values of keys of Secrets. Objects and settings have placeholders for them, so that only Secrets contain the values.
@@ -71,15 +72,16 @@ func (s Secrets) Digest() digest.Digest {
 
 // Reveal returns an object with values in place of placeholders: the object itself if it has none, else a copy.
 func (s Secrets) Reveal(obj *unstructured.Unstructured) *unstructured.Unstructured {
-	if len(s.Values) == 0 || !s.contains(obj.Object) {
+	if len(s.Values) == 0 || !s.contains(obj) {
 		return obj
 	}
 	var pairs []string
 	for _, placeholder := range slices.Sorted(maps.Keys(s.Values)) {
 		pairs = append(pairs, placeholder, s.Values[placeholder])
 	}
-	replacer := strings.NewReplacer(pairs...)
-	return &unstructured.Unstructured{Object: replaced(obj.DeepCopy().Object, replacer).(map[string]any)}
+	revealed := obj.DeepCopy()
+	object.ReplaceTexts(revealed.Object, strings.NewReplacer(pairs...).Replace)
+	return revealed
 }
 
 // RevealAll returns objects with values in place of placeholders.
@@ -91,40 +93,14 @@ func (s Secrets) RevealAll(objects []*unstructured.Unstructured) []*unstructured
 	return out
 }
 
-// contains reports whether a value has a placeholder.
-func (s Secrets) contains(value any) bool {
-	switch value := value.(type) {
-	case string:
+// contains reports whether an object has a placeholder.
+func (s Secrets) contains(obj *unstructured.Unstructured) bool {
+	for _, text := range object.Texts(obj.Object) {
 		for placeholder := range s.Values {
-			if strings.Contains(value, placeholder) {
+			if strings.Contains(text, placeholder) {
 				return true
 			}
 		}
-	case map[string]any:
-		for _, field := range value {
-			if s.contains(field) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(value, s.contains)
 	}
 	return false
-}
-
-// replaced replaces texts in a value, which it changes, and returns it.
-func replaced(value any, replacer *strings.Replacer) any {
-	switch value := value.(type) {
-	case string:
-		return replacer.Replace(value)
-	case map[string]any:
-		for key, field := range value {
-			value[key] = replaced(field, replacer)
-		}
-	case []any:
-		for i := range value {
-			value[i] = replaced(value[i], replacer)
-		}
-	}
-	return value
 }

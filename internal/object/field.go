@@ -3,8 +3,11 @@
 package object
 
 import (
+	"fmt"
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // MapAt returns the map at a path of fields, or nil. Writes to the map change the
@@ -72,6 +75,48 @@ func Equal(a, b any) bool {
 		return ok && slices.EqualFunc(a, b, Equal)
 	}
 	return a == b
+}
+
+// Texts returns the texts in a value of JSON with their paths, such as "spec.containers[0].image", in the order of the keys.
+func Texts(value any) iter.Seq2[string, string] {
+	return func(yield func(path, text string) bool) { textsBelow("", value, yield) }
+}
+
+func textsBelow(path string, value any, yield func(path, text string) bool) bool {
+	switch value := value.(type) {
+	case string:
+		return yield(path, value)
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if !textsBelow(strings.TrimPrefix(path+"."+key, "."), value[key], yield) {
+				return false
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if !textsBelow(fmt.Sprintf("%s[%d]", path, i), item, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ReplaceTexts replaces each text in a value of JSON, which it changes, and returns it.
+func ReplaceTexts(value any, replace func(string) string) any {
+	switch value := value.(type) {
+	case string:
+		return replace(value)
+	case map[string]any:
+		for key, field := range value {
+			value[key] = ReplaceTexts(field, replace)
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = ReplaceTexts(item, replace)
+		}
+	}
+	return value
 }
 
 func valueAt(object map[string]any, path []string) any {

@@ -8,8 +8,6 @@
 package relocation
 
 import (
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,7 +108,7 @@ func (r Relocation) references(o *unstructured.Unstructured) {
 		r.container(container)
 	}
 	if object.GroupKind(o) != object.CustomResourceDefinition { // The schema of a CRD is long and refers to no namespace.
-		r.walk(o.Object)
+		object.ReplaceTexts(o.Object, r.services)
 	}
 }
 
@@ -177,22 +175,10 @@ func (r Relocation) container(container map[string]any) {
 	}
 }
 
-// walk updates DNS names of Services and user names of service accounts in all strings below value.
-func (r Relocation) walk(value any) any {
-	switch value := value.(type) {
-	case string:
-		for _, text := range r.text {
-			value = text.ReplaceAllString(value, "${1}"+r.to+"${2}")
-		}
-		return value
-	case map[string]any:
-		for key, element := range value {
-			value[key] = r.walk(element)
-		}
-	case []any:
-		for i, element := range value {
-			value[i] = r.walk(element)
-		}
+// services updates the DNS names of Services and the user names of service accounts in a text.
+func (r Relocation) services(value string) string {
+	for _, text := range r.text {
+		value = text.ReplaceAllString(value, "${1}"+r.to+"${2}")
 	}
 	return value
 }
@@ -206,28 +192,14 @@ func (r Relocation) Unmoved(o *unstructured.Unstructured) (found []Text) {
 	if len(r.from) == 0 {
 		return nil
 	}
-	var visit func(path string, value any)
-	visit = func(path string, value any) {
-		switch value := value.(type) {
-		case string:
-			if r.name.MatchString(value) {
-				found = append(found, Text{strings.TrimPrefix(path, "."), value})
-			}
-		case map[string]any:
-			for _, key := range slices.Sorted(maps.Keys(value)) {
-				visit(path+"."+key, value[key])
-			}
-		case []any:
-			for i, item := range value {
-				visit(fmt.Sprintf("%s[%d]", path, i), item)
-			}
+	content := o.Object
+	if object.IsCRD(o) {
+		content = map[string]any{"metadata": content["metadata"], "spec": map[string]any{"conversion": object.MapAt(content, "spec")["conversion"]}}
+	}
+	for field, text := range object.Texts(content) {
+		if r.name.MatchString(text) {
+			found = append(found, Text{field, text})
 		}
 	}
-	if !object.IsCRD(o) {
-		visit("", o.Object)
-		return found
-	}
-	visit("metadata", o.Object["metadata"])
-	visit("spec.conversion", object.MapAt(o.Object, "spec")["conversion"])
 	return found
 }
