@@ -62,10 +62,7 @@ func value(configMap *unstructured.Unstructured) string {
 // An upgrade writes only the objects of changed components. A rollback writes the objects that it changes back, with a new
 // owner, and the removal of each version leaves the objects of the components that another version has.
 func TestUpgrade_WritesChangedComponentsOnly(t *testing.T) {
-	h := newHarness(t)
-	h.release(ofVersions("v1.0.0", "v1.0.0")...)
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, ofVersions("v1.0.0", "v1.0.0")...)
 	before := h.installed()
 	for _, step := range []struct{ core, aws, version, coreOwner, awsOwner string }{
 		{"v1.0.0", "v2.0.0", "4.22.0-2", "4.22.0-1", "4.22.0-2"},
@@ -104,10 +101,7 @@ func TestUpgrade_WritesChangedComponentsOnly(t *testing.T) {
 
 // A component that is not ready does not block the upgrade of another one, and its drift is reverted, and reported, meanwhile.
 func TestUpgrade_UnchangedComponentBlocksNothing(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws(configMap("zone", "1")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws(configMap("zone", "1")))
 	h.setNode(false)
 	t.Cleanup(func() { h.setNode(true) })
 	h.must(h.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.MatchingLabels{"app": "capi"}, client.GracePeriodSeconds(0)))
@@ -143,9 +137,7 @@ func TestUpgrade_UnchangedComponentBlocksNothing(t *testing.T) {
 func TestUpgrade_ObjectsMoveBetweenComponents(t *testing.T) {
 	h := newHarness(t)
 	moved := []string{configMap("moved", "1"), crd("machines", "Machine")}
-	h.release(core(moved...), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(moved...), aws())
 	uids := func() string {
 		h.Helper()
 		return fmt.Sprint(h.object("v1/ConfigMap", namespace, "moved").GetUID(), h.object(crdKind, "", machines).GetUID())

@@ -41,10 +41,7 @@ func (h *harness) annotate(name, value string) {
 // An administrator annotates a Deployment for a controller that then fights, and removes the annotation that the condition names: the installer
 // reverts the controller's last value at once.
 func TestDrift_FightEndsWithAnnotation(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	h.annotate("capi", `"a/b"`)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -85,10 +82,7 @@ func (h *harness) eventsOf(reason string) (count int) {
 // A field manager that restores its value after each revert causes few writes and events. The condition names the field and the manager, and
 // Available stays True.
 func TestDrift_FightingManager(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	writes, events := h.writes.Load(), h.eventsOf("")

@@ -52,10 +52,7 @@ func TestRetainedCRD_EndsItsConversion(t *testing.T) {
 }
 
 func endsItsConversion(t *testing.T, remove, restore func(h *harness)) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	stuck := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stuck-" + strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:])}}
 	h.must(h.Create(t.Context(), stuck))
 	one := &unstructured.Unstructured{Object: map[string]any{

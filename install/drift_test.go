@@ -84,10 +84,7 @@ func (h *harness) patch(kind, namespace, name, manager, patch string) {
 }
 
 func TestDrift_KeepsFieldsOfOthersAndIsQuiet(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(shared...), aws(scaled("scaled"), crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(shared...), aws(scaled("scaled"), crd("machines", "Machine")))
 
 	bundle := base64.StdEncoding.EncodeToString([]byte("certificate"))
 	h.serveCA("shared", bundle)
@@ -183,10 +180,7 @@ func field(object *unstructured.Unstructured, path ...any) any {
 }
 
 func TestDrift_RevertsEditsAndDeletionsOfEveryKind(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(append(shared, configMap("settings", "1"))...), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(append(shared, configMap("settings", "1"))...), aws(crd("machines", "Machine")))
 	before := h.clusterContent()
 	for _, edit := range []struct{ kind, namespace, name, patch string }{
 		{"v1/ConfigMap", namespace, "settings", `{"data": {"value": "2"}}`},

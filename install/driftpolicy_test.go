@@ -27,10 +27,7 @@ func (h *harness) ignore(entries ...v1alpha1.IgnoredFields) error {
 // A field that the drift policy leaves to another actor is not reverted, neither by a reconcile nor by an upgrade; other fields are. The
 // policy takes effect at once, also on a contested object, and the cluster stays upgradeable.
 func TestDriftPolicy_IgnoredFields(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go h.fight(ctx, "capi")

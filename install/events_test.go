@@ -47,10 +47,7 @@ func (h *harness) reportsEvent(reason string, parts ...string) {
 }
 
 func TestEvents_LifecycleOfAVersion(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	h.reportsEvent("VersionStored", "4.22.0-1", "cluster-api v1.0.0", "cluster-api-provider-aws v1.0.0")
 	h.reportsEvent("VersionInstalled", "4.22.0-1")
 	h.reportsEvent("Available", "True")
@@ -120,10 +117,7 @@ func (h *harness) edit(name string) {
 }
 
 func TestEvents_RetainedCRDsOnce(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("keepers", "Keeper")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("keepers", "Keeper")))
 	keeper := &unstructured.Unstructured{}
 	h.must(decode("apiVersion: infrastructure.cluster.x-k8s.io/v1beta1\nkind: Keeper\nmetadata: {name: one, namespace: default}\n", keeper))
 	h.must(h.Create(t.Context(), keeper))

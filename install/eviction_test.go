@@ -11,10 +11,7 @@ import (
 // More releases than there are entries never become ready, each with an object of its own, such as a hashed ConfigMap. The way back to the
 // installed release and forward to a good one stays open, and nothing of the others is left.
 func TestVersions_StuckOnesAreEvicted(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	stuck := neverReady("capi")
 	for i := range 20 {
 		h.release(provider{name: "cluster-api", kind: "core", manifests: []string{configMap(fmt.Sprint("hash-", i), "1"), stuck}}, aws())

@@ -15,9 +15,7 @@ func TestRuntimeExtension_BringsItsRegistration(t *testing.T) {
 	kind := strings.NewReplacer("infrastructure.cluster.x-k8s.io", "runtime.cluster.x-k8s.io", "scope: Namespaced", "scope: Cluster").Replace(crd("extensionconfigs", "ExtensionConfig"))
 	config := "apiVersion: runtime.cluster.x-k8s.io/v1beta1\nkind: ExtensionConfig\nmetadata: {name: hooks}\n"
 	hooks := provider{name: "runtime-extension-hooks", kind: "runtimeextension", manifests: []string{config}}
-	h.release(core(kind), aws(), hooks)
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(kind), aws(), hooks)
 	if found := h.object("runtime.cluster.x-k8s.io/v1beta1/ExtensionConfig", "", "hooks"); found == nil || object.GroupKind(found).Group != "runtime.cluster.x-k8s.io" {
 		t.Error("the ExtensionConfig does not exist")
 	}

@@ -164,6 +164,22 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
+// newInstallation returns a harness whose cluster has these providers installed, as version 4.22.0-1.
+func newInstallation(t *testing.T, providers ...provider) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.installRelease(providers...)
+	return h
+}
+
+// installRelease makes release 4.22.0 of these providers, starts its installer, and waits until its first version is installed.
+func (h *harness) installRelease(providers ...provider) {
+	h.Helper()
+	h.release(providers...)
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+}
+
 // reapply recreates the ClusterAPI object from the release manifests, once a deleted one is gone.
 func (h *harness) reapply() {
 	h.Helper()

@@ -47,10 +47,7 @@ func (h *harness) admits() string {
 // A CRD keeps its storage version, and a webhook configuration its rules, until the new pods are ready. Until then an instance can be written
 // although nothing converts it. Changes of other actors are reverted meanwhile, and nothing else is written.
 func TestHold_UntilThePodsAreReady(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), awsWith(crd("machines", "Machine"), deployment("capa", placeholder), admitting("v1beta1")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), awsWith(crd("machines", "Machine"), deployment("capa", placeholder), admitting("v1beta1")))
 	check := h.instances("v1beta1", 3)
 	h.Cleanup(func() { // a deletion converts an instance, and nothing answers the webhook
 		h.stop()

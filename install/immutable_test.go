@@ -110,9 +110,7 @@ func immutableRelease(second bool) (manifests []string) {
 func TestImmutable_OneCommandCompletesTheRelease(t *testing.T) {
 	h := newHarness(t)
 	h.undo = append(h.undo, h.releaseClaims(), h.put(withRule), h.put(everything))
-	h.release(core(configMap("settings", "1")), awsWith(immutableRelease(false)...))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1")), awsWith(immutableRelease(false)...))
 
 	h.release(core(configMap("settings", "2")), awsWith(immutableRelease(true)...))
 	var commands []string
@@ -141,9 +139,7 @@ func TestImmutable_NoCommandForAFieldThatIsAlwaysInvalid(t *testing.T) {
 	service := func(family string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata: {name: webhook, namespace: " + namespace + "}\nspec: {ipFamilies: [" + family + "], ports: [{port: 443}]}\n"
 	}
-	h.release(core(configMap("settings", "1")), awsWith(service("IPv4")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1")), awsWith(service("IPv4")))
 	h.release(core(configMap("settings", "2")), awsWith(service("IPv6")))
 	h.reports("InstallerDegraded", "ObjectsRefused", "Service "+namespace+"/webhook", "expected an IPv6 value")
 	if h.value() != "1" || strings.Contains(h.conditions(), "kubectl delete") {
@@ -155,9 +151,7 @@ func TestImmutable_NoCommandForAFieldThatIsAlwaysInvalid(t *testing.T) {
 func TestImmutable_ScopeOfACRD(t *testing.T) {
 	h := newHarness(t)
 	cluster := strings.Replace(crd("machines", "Machine"), "scope: Namespaced", "scope: Cluster", 1)
-	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
 	h.release(core(configMap("settings", "2")), aws(cluster))
 	h.reports("InstallerDegraded", "ObjectsRefused", "CustomResourceDefinition "+machines, "spec.scope", "install a release without this CRD first")
 	if h.value() != "1" {

@@ -19,9 +19,7 @@ func ofGroup(manifest, group string) string {
 func TestTeardown_CRDsOfAnyGroup(t *testing.T) {
 	h := newHarness(t)
 	metal, addon := ofGroup(crd("ippools", "IPPool"), "ipam.metal3.io"), ofGroup(crd("charts", "Chart"), "charts.example.com")
-	h.release(core(metal), aws(addon, ofGroup(crd("used", "Used"), "charts.example.com")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(metal), aws(addon, ofGroup(crd("used", "Used"), "charts.example.com")))
 	used := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "charts.example.com/v1beta1", "kind": "Used", "metadata": map[string]any{"name": "one", "namespace": namespace},
 	}}

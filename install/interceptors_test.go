@@ -68,10 +68,7 @@ func (h *harness) rejectsConfigMaps() {
 func TestVersions_StuckOneInterceptsRequests(t *testing.T) {
 	for name, intercepting := range map[string][]string{"webhook": {deadWebhook}, "policy": denying} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t)
-			h.release(core(configMap("settings", "1")), aws())
-			h.start("4.22.0")
-			h.settled("4.22.0-1")
+			h := newInstallation(t, core(configMap("settings", "1")), aws())
 			h.release(provider{name: "cluster-api", kind: "core", manifests: append([]string{neverReady("capi"), configMap("settings", "2")}, intercepting...)}, aws())
 			h.rejectsConfigMaps()
 			h.release(core(configMap("settings", "3")), aws())
@@ -90,9 +87,7 @@ func TestVersions_StuckOneInterceptsRequests(t *testing.T) {
 func TestVersions_StuckOneLeavesTheInstalledWebhook(t *testing.T) {
 	h := newHarness(t)
 	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
-	h.release(core(configMap("settings", "1"), sound), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1"), sound), aws())
 	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{neverReady("capi"), configMap("settings", "2"), deadWebhook}}, aws())
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment "+namespace+"/capi")
 	if policy := object.TextAt(object.MapsAt(h.object(webhookKind, "", "dead.example.com").Object, "webhooks")[0], "failurePolicy"); policy != "Ignore" {
@@ -107,9 +102,7 @@ func TestVersions_StuckOneLeavesTheInstalledWebhook(t *testing.T) {
 func TestVersions_StuckOneHasTheInstalledWebhook(t *testing.T) {
 	h := newHarness(t)
 	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
-	h.release(core(configMap("settings", "1"), sound), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1"), sound), aws())
 	h.release(core(configMap("settings", "2"), deadWebhook), awsWith(neverReady("capa")))
 	h.rejectsConfigMaps()
 	h.release(core(configMap("settings", "3")), aws())

@@ -122,10 +122,7 @@ func TestInstall_ReleaseAndItsSuccessor(t *testing.T) {
 }
 
 func TestConvergence_WritesNothing(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1"), crd("quiets", "Quiet")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1"), crd("quiets", "Quiet")), aws())
 	time.Sleep(2 * time.Second) // let requests in progress end
 	h.expectQuiet(func() {
 		h.writeImages() // triggers a reconcile of the version controller
@@ -134,10 +131,7 @@ func TestConvergence_WritesNothing(t *testing.T) {
 }
 
 func TestDrift_IsReverted(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	edited := h.object("v1/ConfigMap", namespace, "settings")
 	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
 	h.must(h.Update(t.Context(), edited))
@@ -228,10 +222,7 @@ func (h *harness) unchangedSince(before map[string]string) {
 }
 
 func TestRegistry_UnreachableIsRetriedBeforeDegraded(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	before := h.installed()
 	good := h.images["cluster-api"]
 	_, digest, _ := strings.Cut(good, "@")
@@ -252,10 +243,7 @@ func TestRegistry_UnreachableIsRetriedBeforeDegraded(t *testing.T) {
 }
 
 func TestRestart_NeedsNoRegistry(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	h.stop()
 	h.Registry.Close()
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
@@ -302,10 +290,7 @@ func (h *harness) deleteBinding(name string) {
 }
 
 func TestRetainedCRD_OutlivesItsRelease(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine"), crd("unused", "Unused")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine"), crd("unused", "Unused")))
 	machine := h.machine()
 	h.release(core(), aws())
 	h.settled("4.22.0-2")
@@ -329,10 +314,7 @@ func TestRetainedCRD_OutlivesItsRelease(t *testing.T) {
 }
 
 func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	h.machine()
 	h.stop()
 	h.deleteBinding("openshift-capi-installer-bookkeeping")
@@ -355,10 +337,7 @@ func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 }
 
 func TestRevisionConfigMap_RecreatedAfterDeletion(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	before := h.installed()
 	deleted := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 	h.deleteBinding("openshift-capi-installer-revisions")
@@ -378,10 +357,7 @@ func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
-			h := newHarness(t)
-			h.release(core(configMap("settings", "1")), aws(crd("gone", "Gone")))
-			h.start("4.22.0")
-			h.settled("4.22.0-1")
+			h := newInstallation(t, core(configMap("settings", "1")), aws(crd("gone", "Gone")))
 			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
 			h.eventually("no object is installed, and no revision ConfigMap exists", func() error {
 				if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
@@ -434,9 +410,7 @@ func TestCollision_AdoptedObjectLosesInstructionsAtOnce(t *testing.T) {
 		theirs.SetLabels(labels)
 		h.must(h.Create(t.Context(), theirs))
 	}
-	h.release(core(), aws(manifests...))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(), aws(manifests...))
 	var patched []string
 	for _, write := range h.requests.take() {
 		if name := path.Base(write.path); write.method == http.MethodPatch && !write.dryRun && (strings.HasPrefix(name, "firsts.") || name == "last") {
@@ -456,10 +430,7 @@ func TestCollision_AdoptedObjectLosesInstructionsAtOnce(t *testing.T) {
 }
 
 func TestUpgrade_UnavailableReleaseKeepsPreviousRunning(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("old", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("old", "1")), aws())
 	stuck := strings.Replace(deployment("stuck", placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
 	h.release(core(stuck), aws())
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase cluster-api", "Deployment openshift-cluster-api/stuck")

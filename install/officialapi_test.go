@@ -95,10 +95,7 @@ func (h *harness) hideDiscovery(path string, lasting time.Duration) *atomic.Int6
 
 // TestOfficialAPI_AppearsLate: the API is served after the installer has started; an exclusion there releases the CRD.
 func TestOfficialAPI_AppearsLate(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 
 	hidden := h.hideDiscovery("/apis/"+operatorv1alpha1.GroupVersion.String(), 3*time.Second)
 	h.serveOfficial()
@@ -184,9 +181,7 @@ func TestOfficialAPI_Ignored(t *testing.T) {
 	h := newHarness(t)
 	h.serveOfficial(machines)
 	h.ignoreOfficial = true
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(), aws(crd("machines", "Machine")))
 	time.Sleep(500 * time.Millisecond)
 	if s := h.official().Status; len(s.Revisions) != 0 {
 		t.Errorf("status %+v", s)

@@ -107,10 +107,7 @@ func apiKind(o *unstructured.Unstructured) string {
 // Objects of every kind whose version does not exist are removed at the start of a process, and while it runs; a CRD is retained. Objects
 // that are not certainly the installer's stay.
 func TestOrphans_OfEveryKind(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("kept", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("kept", "1")), aws())
 	h.stop()
 	h.coversEveryKind()
 	var orphans []*unstructured.Unstructured
@@ -181,10 +178,7 @@ func TestOrphans_OfEveryKind(t *testing.T) {
 
 // An orphan that is created while its version is being removed does not survive an uninstall.
 func TestOrphans_BeforeTheEndOfAnUninstall(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("kept", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("kept", "1")), aws())
 	orphan := specimen(t, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "orphan", "4.22.0-1", v1alpha1.OpenShiftNamespaces.Operator)
 	orphan.SetFinalizers([]string{"example.com/wait"})
 	h.plant(orphan, v1alpha1.FieldOwner)

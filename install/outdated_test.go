@@ -12,9 +12,7 @@ import "testing"
 func TestUninstall_WithOutdatedObjects(t *testing.T) {
 	h := newHarness(t)
 	proxy := h.proxied()
-	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
 	proxy.Freeze("/namespaces/" + namespace + "/configmaps")
 	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine"), crd("others", "Other")))
 	h.settled("4.22.0-2")

@@ -37,10 +37,7 @@ func (h *harness) otherWrites() []string {
 }
 
 func TestPaused_WritesNothingAndListsPendingChanges(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1"), configMap("dropped", "1")), aws(configMap("last", "1"), crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1"), configMap("dropped", "1")), aws(configMap("last", "1"), crd("machines", "Machine")))
 	h.mode(v1alpha1.Paused)
 	h.reports("InstallerProgressing", "Paused", "no drift from version 4.22.0-1")
 	h.wrote.Clear()

@@ -272,9 +272,7 @@ func TestPredecessor_WayBack(t *testing.T) {
 	h := newHarness(t)
 	h.serveOfficial()
 	providers := []provider{core(configMap("shared", "1")), aws(crd("machines", "Machine"))}
-	h.release(providers...)
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(providers...)
 	h.officiallySettled("4.22.0-1")
 	old := newOldInstaller(h)
 	phases := old.phases(providers...)

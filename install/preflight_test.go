@@ -101,10 +101,7 @@ func ownershipMetadata(object *unstructured.Unstructured) []string {
 }
 
 func TestUnmanagedCRD_ReleasedAndAdoptedIfCompatible(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	ours := h.object(crdKind, "", machines)
 	machine := h.machine()
 
@@ -214,9 +211,7 @@ func TestPreflight_IncompatibleReleaseDoesNotStart(t *testing.T) {
 func TestUnmanagedCRD_OfNoProviderIsAccepted(t *testing.T) {
 	h := newHarness(t)
 	h.unmanaged("absent.infrastructure.cluster.x-k8s.io")
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(), aws())
 }
 
 // withoutChecker removes the API of OpenShift's CRD compatibility checker for this test.
@@ -369,9 +364,7 @@ func TestUnmanagedCRD_AdoptedIfInstallerFindsItCompatible(t *testing.T) {
 	required := strictCRD("v1beta1", "{a: {type: string}}")
 	h.replaceCRD(required)
 	h.unmanaged(foreignCRD)
-	h.release(core(), aws(required))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(), aws(required))
 	h.replaceCRD(strictCRD("v1beta1", "{}"))
 	h.reports("InstallerDegraded", "Incompatible", "v1beta1 a: field removed")
 	h.unmanaged()

@@ -36,10 +36,7 @@ func (h *harness) value() string {
 // message. It continues when the administrator has made the named changes, and not before: the installed version does not create the
 // deleted Deployment again.
 func TestPreflight_NamesAllAndContinues(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	theirs := &corev1.ConfigMap{}
 	theirs.Namespace, theirs.Name = namespace, "theirs"
 	h.must(h.Create(t.Context(), theirs))
@@ -70,10 +67,7 @@ func TestPreflight_NamesAllAndContinues(t *testing.T) {
 
 // The command in the message is enough: the version continues after the deletion of the one object that it names.
 func TestPreflight_ImmutableSelector(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	h.release(core(configMap("settings", "2")), awsWith(otherSelector()))
 	h.reports("InstallerDegraded", "ObjectsRefused", "spec.selector", "kubectl delete deployment.apps capa -n "+namespace)
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa"), client.PropagationPolicy("Background")))
@@ -86,9 +80,7 @@ func TestPreflight_BreakingCRDChange(t *testing.T) {
 	withProperties := func(properties string) string {
 		return strings.Replace(crd("machines", "Machine"), "x-kubernetes-preserve-unknown-fields: true", "properties: {spec: {type: object, properties: "+properties+"}}", 1)
 	}
-	h.release(core(configMap("settings", "1")), aws(withProperties("{mode: {type: string, enum: [a, b]}}")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1")), aws(withProperties("{mode: {type: string, enum: [a, b]}}")))
 
 	h.release(core(configMap("settings", "1")), aws(withProperties("{mode: {type: string, enum: [a, b, c]}}")))
 	h.settled("4.22.0-2") // no instance, and no breaking change

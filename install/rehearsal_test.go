@@ -65,9 +65,7 @@ func coreOf(number string) provider {
 func TestRehearsal_PrecedesTheRollout(t *testing.T) {
 	h := newHarness(t)
 	h.runInPod()
-	h.release(coreOf("1"), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(coreOf("1"), aws())
 	if created := h.podWrites(); created != nil {
 		t.Errorf("the first installation has a rehearsal: %v", created)
 	}
@@ -151,9 +149,7 @@ func TestRehearsal_LeavesNoPods(t *testing.T) {
 func TestRehearsal_SurvivesTheEndOfTheProcess(t *testing.T) {
 	h := newHarness(t)
 	h.runInPod()
-	h.release(coreOf("1"), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(coreOf("1"), aws())
 	number := 1
 	for _, method := range []string{http.MethodPost, http.MethodDelete} {
 		for _, reaches := range []bool{false, true} {

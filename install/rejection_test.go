@@ -191,10 +191,7 @@ func (h *harness) without(resource string) (grant func()) {
 
 // During an outage whose repair is rejected, Available is not True: the rejected phase has no results, and its objects decide.
 func TestAvailable_PhaseRejectedDuringAnOutage(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	binding := h.add(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: test.example.com}

@@ -37,10 +37,7 @@ func (h *harness) boundRoles() (roles string, uid types.UID) {
 // TestRollout_ReplacesBindings: the API server allows no change of a roleRef. The next release has another one, and other
 // objects are updated in place.
 func TestRollout_ReplacesBindings(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(bindings("first"), configMap("settings", "1")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(bindings("first"), configMap("settings", "1")), aws())
 	before := h.object("v1/ConfigMap", namespace, "settings").GetUID()
 	if roles, _ := h.boundRoles(); roles != "first first" {
 		t.Errorf("bound roles: %s", roles)

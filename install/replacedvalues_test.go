@@ -37,10 +37,7 @@ spec: {policyName: replicas.example.com}
 // An admission policy that replaces a value in each write is named once and causes no further writes. The value is restored when the
 // policy is gone and another actor has changed the object.
 func TestDrift_ValueReplacedByAnAdmissionPolicy(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	for _, manifest := range replacing {
 		o := &unstructured.Unstructured{}
 		h.must(decode(manifest, o))

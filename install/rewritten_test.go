@@ -22,10 +22,7 @@ func rewritten(name string) string {
 // Values that the API server stores in another form are not changes of others, also not after a restart, when nothing is
 // known about the form, and while the installer is paused. The original boxcutter writes them after each start.
 func TestDrift_ValuesInAnotherForm(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(rewritten("rewritten")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(rewritten("rewritten")), aws())
 	if cpu := field(h.object(deploymentKind, namespace, "rewritten"), "spec", "template", "spec", "containers", 0, "resources", "requests", "cpu"); cpu != "1" {
 		t.Fatalf("the API server stores cpu as %v, want 1", cpu)
 	}

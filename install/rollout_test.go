@@ -231,10 +231,7 @@ func TestUpgrade_DroppedObjectsStayUntilComplete(t *testing.T) {
 }
 
 func TestDrift_RevertedBehindAnUnavailablePhase(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(configMap("last", "1")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(configMap("last", "1")))
 	h.setNode(false)
 	t.Cleanup(func() { h.setNode(true) })
 	h.must(h.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.MatchingLabels{"app": "capi"}, client.GracePeriodSeconds(0)))

@@ -38,9 +38,7 @@ func (h *harness) setComponents(settings ...v1alpha1.ComponentSettings) {
 func TestSettings_RolledOutAndReverted(t *testing.T) {
 	h := newHarness(t)
 	gated := strings.Replace(deployment("gated", placeholder), "image: ", "args: [\"--feature-gates=MachinePool=false\"]\n        image: ", 1)
-	h.release(core(gated), aws(configMap("settings", "${REGION:=eu}")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(gated), aws(configMap("settings", "${REGION:=eu}")))
 	before := h.installed()
 
 	h.setComponents(v1alpha1.ComponentSettings{Name: "cluster-api-provider-azure"},

@@ -70,9 +70,7 @@ func (h *harness) uninstalledCompletely(version string) {
 func TestUninstall_WithLaggingWatch(t *testing.T) {
 	h := newHarness(t)
 	proxy := h.proxied()
-	h.release(core(configMap("settings", "")), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "")), aws(crd("machines", "Machine")))
 	proxy.Freeze(clusterAPIs)
 	h.requests.take()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
@@ -94,9 +92,7 @@ func TestUninstall_WithLaggingWatch(t *testing.T) {
 func TestRestart_WithStaleLists(t *testing.T) {
 	h := newHarness(t)
 	proxy := h.proxied()
-	h.release(core(configMap("only-a", "")), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("only-a", "")), aws(crd("machines", "Machine")))
 	h.eventually("the lists are recorded", func() error { return proxy.RecordLists(context.Background()) })
 	h.release(core(configMap("only-b", "")), aws(crd("machines", "Machine")))
 	h.settled("4.22.0-2")

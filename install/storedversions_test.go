@@ -127,9 +127,7 @@ func TestStoredVersions_Dropped(t *testing.T) {
 func TestStoredVersions_CrashAtEveryWrite(t *testing.T) {
 	h := newHarness(t)
 	name := func(i int) string { return fmt.Sprint("v", i) }
-	h.release(core(), aws(versioned(name(1))))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(), aws(versioned(name(1))))
 	check, number, migrations := h.instances(name(1), 3), 1, 0
 	for i := 1; ; i++ {
 		h.release(core(), aws(versioned(name(i), name(i+1))))

@@ -36,10 +36,7 @@ func (h *harness) addFinalizer(kind, namespace, name string) (remove func()) {
 }
 
 func TestTeardown_NamesTheBlockerAndDeletesTheRest(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("stuck", ""), configMap("free", "")), aws(configMap("later", "")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("stuck", ""), configMap("free", "")), aws(configMap("later", "")))
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "stuck")
 	h.release(core(), aws())
 	h.reports("InstallerProgressing", "TearingDown", "removing version 4.22.0-1", "ConfigMap openshift-cluster-api/stuck (deleted at 20", "blocked by finalizer test.example.com/hold")
@@ -59,10 +56,7 @@ func TestTeardown_NamesTheBlockerAndDeletesTheRest(t *testing.T) {
 }
 
 func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("first", ""), crd("unused", "Unused")), aws(configMap("last", ""), crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("first", ""), crd("unused", "Unused")), aws(configMap("last", ""), crd("machines", "Machine")))
 	machine := h.machine()
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
 	h.Registry.Close()
@@ -118,10 +112,7 @@ func TestUninstall_LeavesUnmanagedCRD(t *testing.T) {
 }
 
 func leavesUnmanagedCRD(t *testing.T, policy metav1.DeletionPropagation, running bool) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	if !running {
 		h.stop()
 	}
@@ -158,10 +149,7 @@ func (h *harness) logged(parts ...string) {
 // Listing the instances needs a conversion webhook that no longer exists, as
 // after the teardown of the provider that served it.
 func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	machine := h.machine()
 	h.release(core(), aws(convertedCRD))
 	h.settled("4.22.0-2")

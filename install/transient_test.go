@@ -57,10 +57,7 @@ func writesCRD(request *http.Request, prefix string) bool {
 // Guarantee: a transient error is never reported as a terminal one. A retained CRD is
 // adopted again although the API server fails for another CRD of the phase.
 func TestAdoption_AfterTransientError(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine"), crd("others", "Other")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine"), crd("others", "Other")))
 	h.machine()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.eventually("the version is removed", func() error {
@@ -90,10 +87,7 @@ func TestAdoption_AfterTransientError(t *testing.T) {
 
 // Conflicts are no failure: the cache may follow a little later. They are not reported.
 func TestDrift_ConflictsAreRetried(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	tolerated := int64(3)
 	if _, ours := any(&boxcuttertypes.PhaseReconcileOptions{}).(interface{ SetConcurrency(limit int) }); ours {
 		tolerated *= 2 // each attempt repeats a write with the live object; the original does not
@@ -125,10 +119,7 @@ func TestDrift_ConflictsAreRetried(t *testing.T) {
 // A CRD that another client deletes after the installer has read it, and before it lists the instances, is gone: that is no error, and not
 // a terminal one.
 func TestUninstall_CRDThatDisappears(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("others", "Other")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("others", "Other")))
 	var once sync.Once
 	disappeared := make(chan error, 1)
 	remove := func(request *http.Request) *http.Response {
@@ -171,10 +162,7 @@ func (h *harness) deleteCRD(name string) error {
 // The state of an adopted CRD does not depend on its history: the annotation that
 // allowed the adoption is removed.
 func TestAdoption_RemovesTheAnnotation(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	h.machine()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.eventually("the CRD is retained", func() error {
@@ -196,10 +184,7 @@ func TestAdoption_RemovesTheAnnotation(t *testing.T) {
 // An object whose deletion is blocked by a finalizer counts as not installed: it is
 // reported, and recreated after its deletion.
 func TestInstall_ReportsAndRecreatesDeletedObjects(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("blocked", "")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("blocked", "")), aws())
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "blocked")
 	blocked := h.object("v1/ConfigMap", namespace, "blocked")
 	h.must(h.Delete(t.Context(), blocked))
@@ -218,10 +203,7 @@ func TestInstall_ReportsAndRecreatesDeletedObjects(t *testing.T) {
 
 // A paused installer makes no write request, even while a version is being removed.
 func TestPaused_DuringTeardown(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("stuck", ""), configMap("free", "")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(configMap("stuck", ""), configMap("free", "")), aws())
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "stuck")
 	h.release(core(), aws())
 	h.reports("InstallerProgressing", "TearingDown", "ConfigMap openshift-cluster-api/stuck")

@@ -60,10 +60,7 @@ func TestUninstall_ReportedOnTheClusterOperator(t *testing.T) {
 }
 
 func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
-	h := newHarness(t)
-	h.release(core(), aws(configMap("last", ""), crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(configMap("last", ""), crd("machines", "Machine")))
 	h.operatorReports(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
 	h.machine()
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
@@ -119,9 +116,7 @@ func (h *harness) reconcileAgain() {
 func TestUninstall_NamesTheBlocker(t *testing.T) {
 	h := newHarness(t)
 	h.progressTimeout = 2 * time.Second
-	h.release(core(), aws(configMap("last", "")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(), aws(configMap("last", "")))
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.reports("InstallerDegraded", "UninstallBlocked", "ConfigMap openshift-cluster-api/last", "test.example.com/hold")
@@ -145,10 +140,7 @@ func (h *harness) clusterAPIGone() {
 
 // A missing permission is reported at once, on the object that was deleted.
 func TestUninstall_NamesAMissingPermission(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(configMap("last", "")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(configMap("last", "")))
 	forbid := func(request *http.Request) *http.Response {
 		if request.Method != http.MethodDelete || !strings.HasSuffix(request.URL.Path, "/configmaps/last") {
 			return nil
@@ -164,10 +156,7 @@ func TestUninstall_NamesAMissingPermission(t *testing.T) {
 
 // A paused installer removes nothing, and states how to continue.
 func TestUninstall_WaitsWhilePaused(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	before := h.installed()
 	h.mode(v1alpha1.Paused)
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
@@ -179,10 +168,7 @@ func TestUninstall_WaitsWhilePaused(t *testing.T) {
 
 // An administrator who deletes the ClusterAPI object with --cascade=orphan keeps the installed objects.
 func TestUninstall_CascadeOrphan(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws())
 	before := h.installed()
 	h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 	h.eventually("the ClusterAPI object is gone", func() error {
@@ -201,10 +187,7 @@ func TestUninstall_CascadeOrphan(t *testing.T) {
 
 // No object of any provider is removed while one of their managers runs.
 func TestUninstall_StopsAllManagersFirst(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(shared...), aws(configMap("last", "")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(shared...), aws(configMap("last", "")))
 	others := slices.DeleteFunc(h.names(), func(name string) bool { return strings.HasPrefix(name, "Deployment ") })
 	remove := h.holdPod("capi")
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
@@ -218,10 +201,7 @@ func TestUninstall_StopsAllManagersFirst(t *testing.T) {
 
 // An upgrade removes objects in the same order.
 func TestTeardown_StopsTheManagerFirst(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(deployment("dropped", placeholder), configMap("dropped", "")), aws())
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(deployment("dropped", placeholder), configMap("dropped", "")), aws())
 	remove := h.holdPod("dropped")
 	h.release(core(), aws())
 	h.reports("InstallerProgressing", "TearingDown", "waiting for the pods of Deployment openshift-cluster-api/dropped")

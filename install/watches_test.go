@@ -78,9 +78,7 @@ func TestWatches_CauseReconciles(t *testing.T) {
 	h := newHarness(t)
 	h.registries = true
 	h.serveOfficial()
-	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h.installRelease(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
 	outer := t // undoes the changes, because an undone change causes reconciles too
 	for _, test := range watched {
 		t.Run(test.name, func(t *testing.T) {

@@ -85,10 +85,7 @@ func TestWayBack_BeforeTheStorageVersionSwitches(t *testing.T) {
 // A release that has switched the storage version is replaced by the previous release, which lacks that version, although nothing answers the
 // conversion webhook: the instances were not written since.
 func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	check := h.instances("v1beta1", 3)
 	h.release(core(), awsWith(append(converted(), deployment("capa", placeholder))...))
 	h.settled("4.22.0-2")

@@ -83,10 +83,7 @@ func ofObjects(all []write) (objects map[string]objectWrites, other []write) {
 // the installer created must be removed. Only changed objects get dry runs: in the preflight, and before the write. The two
 // controllers cause no conflicts.
 func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
-	h := newHarness(t)
-	h.release(synthetic("v1.0.0")...)
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
+	h := newInstallation(t, synthetic("v1.0.0")...)
 	h.upgradeWrites(2, objectWrites{dryRuns: 10, writes: 20})
 	h.upgradeWrites(3, objectWrites{dryRuns: 10, writes: 18})
 }
