@@ -29,11 +29,3 @@ func TestAggregatedRole_AdoptedAfterRecreation(t *testing.T) {
 		})
 	}
 }
-
-func TestAggregatedRole_ExternalClusterRoleIsNotAdopted(t *testing.T) {
-	h := newHarness(t)
-	h.add("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: shared-aggregate}, rules: []}")
-	h.release(core(shared...), aws())
-	h.start("4.22.0")
-	h.reports("InstallerDegraded", "Collision", "ClusterRole shared-aggregate")
-}

@@ -9,23 +9,37 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// fight sets the replicas of a Deployment each time that the installer has reverted them, until ctx ends.
-func (h *harness) fight(ctx context.Context, name string) {
+// fight sets the replicas of a Deployment each time that the installer has reverted them, until stop is called.
+func (h *harness) fight(name string) (stop func()) {
 	patch := []byte(`{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}}`)
-	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		deployment := h.object("apps/v1/Deployment", namespace, name) //nolint:contextcheck // reads with the context of the test
-		if replicas, _ := deployment.Object["spec"].(map[string]any)["replicas"].(int64); replicas != 2 {
-			_ = h.Patch(ctx, deployment, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner("fighter"), client.ForceOwnership)
+	ctx, cancel := context.WithCancel(h.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			deployment := h.object(deploymentKind, namespace, name) //nolint:contextcheck // reads with the context of the test
+			if field(deployment, "spec", "replicas") != int64(2) {
+				_ = h.Patch(ctx, deployment, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner("fighter"), client.ForceOwnership)
+			}
 		}
-	}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// hasReplicas waits until a Deployment has a number of replicas.
+func (h *harness) hasReplicas(name string, want int64) {
+	h.Helper()
+	h.eventually(fmt.Sprintf("Deployment %s has %d replicas", name, want), func() error {
+		if found := field(h.object(deploymentKind, namespace, name), "spec", "replicas"); found != want {
+			return fmt.Errorf("it has %v", found)
+		}
+		return nil
+	})
 }
 
 // injectCA is an annotation that makes a controller write an object.
@@ -43,53 +57,27 @@ func (h *harness) annotate(name, value string) {
 func TestDrift_FightEndsWithAnnotation(t *testing.T) {
 	h := newInstallation(t, core(), aws())
 	h.annotate("capi", `"a/b"`)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); h.fight(ctx, "capi") }()
+	stop := h.fight("capi")
 	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", ".spec.replicas", "annotated "+injectCA)
-	replicas := func(want int64) func() error {
-		return func() error {
-			if found := h.object("apps/v1/Deployment", namespace, "capi").Object["spec"].(map[string]any)["replicas"]; found != want {
-				return fmt.Errorf("replicas: %v, want %d", found, want)
-			}
-			return nil
-		}
-	}
-	h.eventually("the value of the other controller stays", replicas(2))
+	h.hasReplicas("capi", 2)
 	stop()
-	<-done
 	h.annotate("capi", "null")
 	removed := time.Now()
-	h.eventually("the installer reverts it", replicas(1))
+	h.hasReplicas("capi", 1)
 	if waited := time.Since(removed); waited > time.Minute { // the pause has two
 		t.Errorf("the installer has reverted it after %s", waited)
 	}
-}
-
-// eventsOf counts the events about the ClusterAPI object with a reason; all if it is empty.
-func (h *harness) eventsOf(reason string) (count int) {
-	h.Helper()
-	events := &corev1.EventList{}
-	h.must(h.List(h.Context(), events, client.InNamespace("default")))
-	for _, event := range events.Items {
-		if event.InvolvedObject.Name == v1alpha1.ClusterAPIName && (reason == "" || event.Reason == reason) {
-			count++
-		}
-	}
-	return count
 }
 
 // A field manager that restores its value after each revert causes few writes and events. The condition names the field and the manager, and
 // Available stays True.
 func TestDrift_FightingManager(t *testing.T) {
 	h := newInstallation(t, core(), aws())
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	writes, events := h.writes.Load(), h.eventsOf("")
-	go func() { defer close(done); h.fight(ctx, "capi") }()
+	writes, events := h.writes.Load(), len(h.events(""))
+	stop := h.fight("capi")
 	counted := func() (written int64, emitted int) {
 		time.Sleep(time.Minute)
-		written, emitted = h.writes.Load()-writes, h.eventsOf("")-events
+		written, emitted = h.writes.Load()-writes, len(h.events(""))-events
 		writes, events = writes+written, events+emitted
 		if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
 			t.Errorf("Available is not True:\n%s", h.conditions())
@@ -99,7 +87,6 @@ func TestDrift_FightingManager(t *testing.T) {
 	first, emitted := counted()
 	second, later := counted()
 	stop()
-	<-done
 	t.Logf("writes in the first minute: %d, in the second: %d; events: %d and %d", first, second, emitted, later)
 	if second*5 > first || emitted > 10 || later > 0 { // the events of the first minute include each change of Available: it follows the replicas
 		t.Errorf("writes in the first minute: %d, in the second: %d; events: %d and %d", first, second, emitted, later)
@@ -113,17 +100,10 @@ func TestDrift_FightingManager(t *testing.T) {
 // The same holds while a version is rolled out: a Deployment that does not become ready is reverted three times, and not without end.
 func TestRollout_FightingManager(t *testing.T) {
 	h := newHarness(t)
-	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{neverReady("capi")}}, aws())
+	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{stuck("capi")}}, aws())
 	h.start("4.22.0")
-	h.eventually("the Deployment exists", func() error {
-		if h.object("apps/v1/Deployment", namespace, "capi") == nil {
-			return context.DeadlineExceeded
-		}
-		return nil
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); h.fight(ctx, "capi") }()
+	h.appears(deploymentKind, namespace, "capi")
+	stop := h.fight("capi")
 	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", ".spec.replicas", `"fighter"`)
 	before := h.writes.Load()
 	time.Sleep(20 * time.Second)
@@ -131,5 +111,4 @@ func TestRollout_FightingManager(t *testing.T) {
 		t.Errorf("%d writes in 20 seconds while the reverts pause", written)
 	}
 	stop()
-	<-done
 }

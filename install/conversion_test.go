@@ -85,13 +85,7 @@ func endsItsConversion(t *testing.T, remove, restore func(h *harness)) {
 		})
 	}
 	h.must(h.Delete(t.Context(), stuck))
-	h.eventually("the namespace is deleted", func() error {
-		left := h.object("v1/Namespace", "", stuck.Name)
-		if left != nil {
-			return fmt.Errorf("it has conditions %v", left.Object["status"])
-		}
-		return nil
-	})
+	h.disappears("v1/Namespace", "", stuck.Name)
 	restore(h)
 	h.eventually("the webhook is restored", func() error {
 		restored := h.object(crdKind, "", machines)

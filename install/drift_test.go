@@ -103,7 +103,10 @@ func TestDrift_KeepsFieldsOfOthersAndIsQuiet(t *testing.T) {
 	})
 	h.settled("4.22.0-1")
 
-	h.expectQuiet(func() { h.reconcileTimes(100) })
+	h.expectQuiet(func() {
+		h.writeImages() // triggers a reconcile of the version controller
+		h.reconcileTimes(100)
+	})
 	got := map[string]any{
 		"caBundle":     field(h.object(webhookKind, "", "shared"), "webhooks", 0, "clientConfig", "caBundle"),
 		"aggregated":   field(h.object(clusterRoleKind, "", "shared-aggregate"), "rules", 0, "resources", 0),

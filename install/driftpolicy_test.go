@@ -3,7 +3,6 @@
 package install_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,9 +27,7 @@ func (h *harness) ignore(entries ...v1alpha1.IgnoredFields) error {
 // policy takes effect at once, also on a contested object, and the cluster stays upgradeable.
 func TestDriftPolicy_IgnoredFields(t *testing.T) {
 	h := newInstallation(t, core(configMap("settings", "1")), aws())
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go h.fight(ctx, "capi")
+	stop := h.fight("capi")
 	h.reports("InstallerDegraded", "Contested", "Deployment openshift-cluster-api/capi", "spec.driftPolicy")
 	h.must(h.ignore(
 		v1alpha1.IgnoredFields{Group: "apps", Kind: "Deployment", Name: "capi", Fields: []string{"/spec/replicas"}},
@@ -45,13 +42,7 @@ func TestDriftPolicy_IgnoredFields(t *testing.T) {
 		}
 		return nil
 	})
-	replicas := func() any { return field(h.object(deploymentKind, namespace, "capi"), "spec", "replicas") }
-	h.eventually("the other actor has its value", func() error {
-		if got := replicas(); got != int64(2) {
-			return fmt.Errorf("%v", got)
-		}
-		return nil
-	})
+	h.hasReplicas("capi", 2) // of the other actor
 	stop()
 	h.wrote.Clear()
 	h.reconcileTimes(3)
@@ -59,32 +50,17 @@ func TestDriftPolicy_IgnoredFields(t *testing.T) {
 		t.Errorf("writes: %v", writes)
 	}
 	h.patch("v1/ConfigMap", namespace, "settings", "user", `{"data": {"value": "2"}}`)
-	h.eventually("another field is reverted", func() error {
-		if got := field(h.object("v1/ConfigMap", namespace, "settings"), "data", "value"); got != "1" {
-			return fmt.Errorf("%v", got)
-		}
-		return nil
-	})
+	h.becomes("settings", "1")
 	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{strings.Replace(deployment("capi", placeholder), "replicas: 1", "replicas: 3\n  minReadySeconds: 1", 1), configMap("settings", "1")}}, aws())
 	h.settled("4.22.0-2")
-	if got := replicas(); got != int64(2) {
+	if got := field(h.object(deploymentKind, namespace, "capi"), "spec", "replicas"); got != int64(2) {
 		t.Errorf("an upgrade has set %v replicas", got)
 	}
 	h.must(h.Delete(t.Context(), h.object(deploymentKind, namespace, "capi")))
-	h.eventually("a new object has the value of the manifest", func() error {
-		if o := h.object(deploymentKind, namespace, "capi"); o == nil || field(o, "spec", "replicas") != int64(3) {
-			return fmt.Errorf("%v", o)
-		}
-		return nil
-	})
+	h.hasReplicas("capi", 3) // a new object has the value of the manifest
 	h.must(h.ignore())
 	h.patch(deploymentKind, namespace, "capi", "user", `{"spec": {"replicas": 2}}`)
-	h.eventually("without the policy, the field is reverted", func() error {
-		if got := replicas(); got != int64(3) {
-			return fmt.Errorf("%v", got)
-		}
-		return nil
-	})
+	h.hasReplicas("capi", 3) // without the policy, the field is reverted
 }
 
 // The API server rejects policies that the installer could not follow.

@@ -5,6 +5,7 @@ package install_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -498,6 +499,50 @@ func (h *harness) object(kind, namespace, name string) *unstructured.Unstructure
 	}
 	h.must(err)
 	return object
+}
+
+// appears waits until an object exists, disappears until it does not.
+func (h *harness) appears(kind, namespace, name string) {
+	h.Helper()
+	h.eventually(kind+" "+name+" exists", func() error {
+		if h.object(kind, namespace, name) == nil {
+			return errors.New("not found")
+		}
+		return nil
+	})
+}
+
+func (h *harness) disappears(kind, namespace, name string) {
+	h.Helper()
+	h.eventually(kind+" "+name+" does not exist", func() error {
+		if left := h.object(kind, namespace, name); left != nil {
+			return fmt.Errorf("it has finalizers %v and status %v; installed: %v", left.GetFinalizers(), left.Object["status"], h.names())
+		}
+		return nil
+	})
+}
+
+// value returns the value of a ConfigMap; empty if it does not exist.
+func value(configMap *unstructured.Unstructured) string {
+	text, _ := field(configMap, "data", "value").(string)
+	return text
+}
+
+// value returns the value of a ConfigMap in the providers' namespace; empty if it does not exist.
+func (h *harness) value(name string) string {
+	h.Helper()
+	return value(h.object("v1/ConfigMap", namespace, name))
+}
+
+// becomes waits until a ConfigMap in the providers' namespace exists and has a value.
+func (h *harness) becomes(name, want string) {
+	h.Helper()
+	h.eventually(fmt.Sprintf("ConfigMap %s has value %q", name, want), func() error {
+		if found := h.object("v1/ConfigMap", namespace, name); found == nil || value(found) != want {
+			return fmt.Errorf("it is %v", found)
+		}
+		return nil
+	})
 }
 
 // key returns the namespace and name of an object.

@@ -122,7 +122,7 @@ func TestImmutable_OneCommandCompletesTheRelease(t *testing.T) {
 		commands = append(commands, command)
 	}
 	h.reports("InstallerDegraded", "ObjectsRefused", commands...)
-	if h.value() != "1" {
+	if h.value("settings") != "1" {
 		t.Error("an object was written")
 	}
 	for _, command := range commands {
@@ -142,7 +142,7 @@ func TestImmutable_NoCommandForAFieldThatIsAlwaysInvalid(t *testing.T) {
 	h.installRelease(core(configMap("settings", "1")), awsWith(service("IPv4")))
 	h.release(core(configMap("settings", "2")), awsWith(service("IPv6")))
 	h.reports("InstallerDegraded", "ObjectsRefused", "Service "+namespace+"/webhook", "expected an IPv6 value")
-	if h.value() != "1" || strings.Contains(h.conditions(), "kubectl delete") {
+	if h.value("settings") != "1" || strings.Contains(h.conditions(), "kubectl delete") {
 		t.Errorf("an object was written, or the message has a command: %s", h.conditions())
 	}
 }
@@ -154,7 +154,7 @@ func TestImmutable_ScopeOfACRD(t *testing.T) {
 	h.installRelease(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
 	h.release(core(configMap("settings", "2")), aws(cluster))
 	h.reports("InstallerDegraded", "ObjectsRefused", "CustomResourceDefinition "+machines, "spec.scope", "install a release without this CRD first")
-	if h.value() != "1" {
+	if h.value("settings") != "1" {
 		t.Error("an object was written")
 	}
 	h.release(core(configMap("settings", "3")), aws())

@@ -103,12 +103,7 @@ func TestTeardown_LosesNoInstance(t *testing.T) {
 		h.settled("4.22.0-1")
 		h.onRequest.Store(new(c.onRequest))
 		h.must(h.Delete(t.Context(), h.clusterAPI()))
-		h.eventually("all objects are uninstalled", func() error {
-			if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
-				return fmt.Errorf("the revision ConfigMap exists; installed: %v", h.names())
-			}
-			return nil
-		})
+		h.disappears("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 		h.onRequest.Store(nil)
 		accepted += len(c.accepted)
 		lost += c.lost()

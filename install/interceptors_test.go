@@ -7,17 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/capi-installer/capi-installer/internal/object"
 )
-
-// neverReady is the manifest of a Deployment without a node.
-func neverReady(name string) string {
-	return strings.Replace(deployment(name, placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
-}
 
 // deadWebhook is a webhook for all writes of ConfigMaps in the providers' namespace, whose server does not exist.
 const deadWebhook = `apiVersion: admissionregistration.k8s.io/v1
@@ -50,35 +41,20 @@ metadata: {name: denying.example.com}
 spec: {policyName: denying.example.com, validationActions: [Deny]}
 `}
 
-// rejectsConfigMaps waits until the API server rejects ConfigMaps in the providers' namespace.
-func (h *harness) rejectsConfigMaps() {
-	h.Helper()
-	h.eventually("ConfigMaps are rejected", func() error {
-		probe := &unstructured.Unstructured{}
-		h.must(decode(configMap("probe", "1"), probe))
-		if err := h.Create(h.Context(), probe, client.DryRunAll); err == nil || apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("they are accepted:\n%s", h.conditions())
-		}
-		return nil
-	})
-}
-
 // A version that never gets ready has a webhook without a server, or a policy, that rejects the writes of every other version. The way back
 // to the installed release stays open, and nothing of the stuck version is left.
 func TestVersions_StuckOneInterceptsRequests(t *testing.T) {
 	for name, intercepting := range map[string][]string{"webhook": {deadWebhook}, "policy": denying} {
 		t.Run(name, func(t *testing.T) {
 			h := newInstallation(t, core(configMap("settings", "1")), aws())
-			h.release(provider{name: "cluster-api", kind: "core", manifests: append([]string{neverReady("capi"), configMap("settings", "2")}, intercepting...)}, aws())
-			h.rejectsConfigMaps()
+			h.release(provider{name: "cluster-api", kind: "core", manifests: append([]string{stuck("capi"), configMap("settings", "2")}, intercepting...)}, aws())
+			h.awaitDenied("probe")
 			h.release(core(configMap("settings", "3")), aws())
 			h.settled("4.22.0-3")
 			if names := strings.Join(h.names(), ", "); names != "ConfigMap settings, Deployment capa, Deployment capi" {
 				t.Errorf("installed objects are %s", names)
 			}
-			if events := strings.Join(h.events("InterceptorsRemoved"), "\n"); !strings.Contains(events, "example.com of version 4.22.0-2") {
-				t.Errorf("events are %q", events)
-			}
+			h.namedInEvents("InterceptorsRemoved", "example.com of version 4.22.0-2")
 		})
 	}
 }
@@ -88,7 +64,7 @@ func TestVersions_StuckOneLeavesTheInstalledWebhook(t *testing.T) {
 	h := newHarness(t)
 	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
 	h.installRelease(core(configMap("settings", "1"), sound), aws())
-	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{neverReady("capi"), configMap("settings", "2"), deadWebhook}}, aws())
+	h.release(provider{name: "cluster-api", kind: "core", manifests: []string{stuck("capi"), configMap("settings", "2"), deadWebhook}}, aws())
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment "+namespace+"/capi")
 	if policy := object.TextAt(object.MapsAt(h.object(webhookKind, "", "dead.example.com").Object, "webhooks")[0], "failurePolicy"); policy != "Ignore" {
 		t.Errorf("the webhook has failure policy %s, want the installed one", policy)
@@ -103,8 +79,8 @@ func TestVersions_StuckOneHasTheInstalledWebhook(t *testing.T) {
 	h := newHarness(t)
 	sound := strings.Replace(deadWebhook, "failurePolicy: Fail", "failurePolicy: Ignore", 1)
 	h.installRelease(core(configMap("settings", "1"), sound), aws())
-	h.release(core(configMap("settings", "2"), deadWebhook), awsWith(neverReady("capa")))
-	h.rejectsConfigMaps()
+	h.release(core(configMap("settings", "2"), deadWebhook), awsWith(stuck("capa")))
+	h.awaitDenied("probe")
 	h.release(core(configMap("settings", "3")), aws())
 	command := "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io dead.example.com"
 	h.eventually("the condition has the command", func() error {

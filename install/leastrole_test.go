@@ -47,9 +47,7 @@ func newLeast(t *testing.T, bundles ...extractor.Bundle) *least {
 	t.Helper()
 	l := &least{harness: newHarness(t)}
 	t.Cleanup(l.restore)
-	var err error
-	l.self, err = client.New(l.config, client.Options{Scheme: l.Scheme()})
-	l.must(err)
+	l.self = l.asInstaller()
 	l.releaseBundles(bundles)
 	l.rules = rbac.MinimalRules(l.objects, rbac.Options{ExistingRules: l.deleteProvidersRole()})
 	l.grant(l.rules)

@@ -4,7 +4,6 @@ package install_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -121,31 +120,6 @@ func TestInstall_ReleaseAndItsSuccessor(t *testing.T) {
 	}
 }
 
-func TestConvergence_WritesNothing(t *testing.T) {
-	h := newInstallation(t, core(configMap("settings", "1"), crd("quiets", "Quiet")), aws())
-	time.Sleep(2 * time.Second) // let requests in progress end
-	h.expectQuiet(func() {
-		h.writeImages() // triggers a reconcile of the version controller
-		h.reconcileTimes(5)
-	})
-}
-
-func TestDrift_IsReverted(t *testing.T) {
-	h := newInstallation(t, core(configMap("settings", "1")), aws())
-	edited := h.object("v1/ConfigMap", namespace, "settings")
-	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
-	h.must(h.Update(t.Context(), edited))
-	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
-	h.eventually("both objects are restored", func() error {
-		settings, capa := h.object("v1/ConfigMap", namespace, "settings"), h.object("apps/v1/Deployment", namespace, "capa")
-		if value, _, _ := unstructured.NestedString(settings.Object, "data", "value"); value != "1" || capa == nil {
-			return fmt.Errorf("value is %q, Deployment exists: %t", value, capa != nil)
-		}
-		return nil
-	})
-	h.settled("4.22.0-1")
-}
-
 // badInputs are releases that cannot be installed, each with the reason of the
 // condition and the parts of its message.
 var badInputs = []struct {
@@ -248,12 +222,7 @@ func TestRestart_NeedsNoRegistry(t *testing.T) {
 	h.Registry.Close()
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
 	h.start("4.22.0")
-	h.eventually("Deployment capa is recreated", func() error {
-		if h.object("apps/v1/Deployment", namespace, "capa") == nil {
-			return fmt.Errorf("Deployment not found")
-		}
-		return nil
-	})
+	h.appears(deploymentKind, namespace, "capa")
 	h.settled("4.22.0-1")
 }
 
@@ -325,12 +294,7 @@ func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 	})
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.start("4.22.0") // uninstalls all objects, without a repair first
-	h.eventually("all other objects are removed", func() error {
-		if left := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1"); left != nil {
-			return fmt.Errorf("the revision ConfigMap exists; installed: %v", h.names())
-		}
-		return nil
-	})
+	h.disappears("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 	if kept := h.object(crdKind, "", machines); kept == nil || kept.GetDeletionTimestamp() != nil {
 		t.Fatal("the CRD with an instance was deleted")
 	}
@@ -351,22 +315,6 @@ func TestRevisionConfigMap_RecreatedAfterDeletion(t *testing.T) {
 	})
 	h.settled("4.22.0-1")
 	h.unchangedSince(before)
-}
-
-func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
-		t.Run(string(policy), func(t *testing.T) {
-			h := newInstallation(t, core(configMap("settings", "1")), aws(crd("gone", "Gone")))
-			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
-			h.eventually("no object is installed, and no revision ConfigMap exists", func() error {
-				if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
-					return errors.New("the revision ConfigMap exists")
-				}
-				return h.remaining()
-			})
-		})
-	}
 }
 
 func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
@@ -429,75 +377,22 @@ func TestCollision_AdoptedObjectLosesInstructionsAtOnce(t *testing.T) {
 	}
 }
 
+// The objects that a release drops stay, and are restored, until it is complete.
 func TestUpgrade_UnavailableReleaseKeepsPreviousRunning(t *testing.T) {
-	h := newInstallation(t, core(configMap("old", "1")), aws())
-	stuck := strings.Replace(deployment("stuck", placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
-	h.release(core(stuck), aws())
-	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase cluster-api", "Deployment openshift-cluster-api/stuck")
+	h := newInstallation(t, core(configMap("old", "1")), aws(crd("machines", "Machine")))
+	h.release(core(), aws(stuck("stuck")))
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase cluster-api-provider-aws", "Deployment openshift-cluster-api/stuck")
+	if h.object("v1/ConfigMap", namespace, "old") == nil || h.object(crdKind, "", machines) == nil {
+		t.Errorf("an object was removed before the version without it was complete: %v", h.names())
+	}
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "old")))
-	h.eventually("an object that only the older version contains is restored", func() error {
-		if h.object("v1/ConfigMap", namespace, "old") == nil {
-			return fmt.Errorf("ConfigMap old not found")
-		}
-		return nil
-	})
+	h.appears("v1/ConfigMap", namespace, "old")
 	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-1" || !meta.IsStatusConditionTrue(s.Conditions, "Available") {
 		t.Errorf("the previous version is not available:\n%s", h.conditions())
 	}
 	h.release(core(), aws())
 	h.settled("4.22.0-3")
-	if names := h.names(); slices.Contains(names, "Deployment stuck") || slices.Contains(names, "ConfigMap old") {
-		t.Errorf("objects of older versions remain: %v", names)
+	if names := strings.Join(h.names(), ", "); names != "Deployment capa, Deployment capi" {
+		t.Errorf("installed objects are %s", names)
 	}
-}
-
-func TestUnmanagedCRD_IsCheckedAndUnchanged(t *testing.T) {
-	h := newHarness(t)
-	name := "foreign.infrastructure.cluster.x-k8s.io"
-	foreign := &unstructured.Unstructured{}
-	h.must(decode(crd("foreign", "Foreign"), foreign))
-	foreign.SetLabels(map[string]string{"mine": "yes"})
-	h.must(h.Create(t.Context(), foreign))
-	t.Cleanup(func() { _ = h.Delete(context.Background(), foreign) })
-	cluster := h.clusterAPI()
-	cluster.Spec.UnmanagedCRDs = []string{name}
-	h.must(h.Update(t.Context(), cluster))
-	h.release(core(), aws(crd("foreign", "Foreign")))
-	h.start("4.22.0")
-	h.reports("InstallerProgressing", "RollingOut", "phase preflight", "CompatibilityRequirement")
-	if h.object("apps/v1/Deployment", namespace, "capi") != nil {
-		t.Error("a later phase has begun")
-	}
-	h.answerRequirements("False", "the field spec.x is missing")
-	h.reports("InstallerDegraded", "Incompatible", "the field spec.x is missing")
-	h.answerRequirements("True", "it is")
-	h.settled("4.22.0-1")
-	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
-	if foreign.GetLabels()["app.kubernetes.io/managed-by"] != "" || foreign.GetGeneration() != 1 {
-		t.Error("the unmanaged CRD was written")
-	}
-	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("all other objects are uninstalled", h.remaining)
-	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
-}
-
-// answerRequirements plays OpenShift's compatibility checker.
-func (h *harness) answerRequirements(compatible, message string) {
-	h.Helper()
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(parseKind("apiextensions.openshift.io/v1alpha1/CompatibilityRequirementList"))
-	h.must(h.List(h.Context(), list))
-	if len(list.Items) != 1 {
-		h.Fatalf("there are %d CompatibilityRequirements, want one", len(list.Items))
-	}
-	requirement := &list.Items[0]
-	condition := func(kind, status string) any {
-		return map[string]any{
-			"type": kind, "status": status, "reason": "Tested", "message": message,
-			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339), "observedGeneration": requirement.GetGeneration(),
-		}
-	}
-	h.must(unstructured.SetNestedSlice(requirement.Object, []any{condition("Admitted", "True"), condition("Compatible", compatible), condition("Progressing", "False")}, "status", "conditions"))
-	h.must(unstructured.SetNestedField(requirement.Object, "foreign.infrastructure.cluster.x-k8s.io", "status", "crdName"))
-	h.must(h.Status().Update(h.Context(), requirement))
 }

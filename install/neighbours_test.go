@@ -247,12 +247,7 @@ func newNeighboursHarness(t *testing.T, pair neighbours) *harness {
 	h.undo = append(h.undo, func() {
 		for _, crd := range append(slices.Clone(pair.old), pair.now...) {
 			h.must(client.IgnoreNotFound(h.Delete(context.Background(), crd.DeepCopy())))
-			h.eventually(object.Describe(crd)+" is deleted", func() error {
-				if h.object(crdKind, "", crd.GetName()) != nil {
-					return fmt.Errorf("it exists")
-				}
-				return nil
-			})
+			h.disappears(crdKind, "", crd.GetName())
 		}
 	})
 	return h

@@ -153,20 +153,10 @@ func TestOrphans_OfEveryKind(t *testing.T) {
 		return nil
 	})
 	h.settled("4.22.0-1")
-	events := strings.Join(h.events("OrphansRemoved"), "\n")
-	for _, part := range []string{"ConfigMap openshift-cluster-api/orphan of version 4.21.0-7", "retained without owner: CustomResourceDefinition " + crd.GetName()} {
-		if !strings.Contains(events, part) {
-			t.Errorf("no event OrphansRemoved names %s: %s", part, events)
-		}
-	}
+	h.namedInEvents("OrphansRemoved", "ConfigMap openshift-cluster-api/orphan of version 4.21.0-7", "retained without owner: CustomResourceDefinition "+crd.GetName())
 	late := h.plant(specimen(t, kind, "late", "4.22.0-9", v1alpha1.OpenShiftNamespaces.Operator), v1alpha1.FieldOwner)
 	h.eventually("a later orphan is gone", func() error { return h.gone(late) })
-	h.eventually("its removal is reported", func() error {
-		if events := h.events("OrphansRemoved"); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, "late") }) {
-			return fmt.Errorf("events are %q", events)
-		}
-		return nil
-	})
+	h.namedInEvents("OrphansRemoved", "late")
 	h.settled("4.22.0-1")
 	for _, other := range others {
 		if h.gone(other) == nil {
@@ -185,13 +175,7 @@ func TestOrphans_BeforeTheEndOfAnUninstall(t *testing.T) {
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.reports("InstallerProgressing", "Uninstalling", "ConfigMap openshift-cluster-api/orphan of version 4.22.0-1", "example.com/wait")
 	h.must(h.Patch(t.Context(), orphan, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))))
-	h.eventually("nothing is left", h.remaining)
-	h.eventually("the ClusterAPI object is gone", func() error {
-		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
-			return fmt.Errorf("it exists")
-		}
-		return nil
-	})
+	h.clusterAPIGone()
 	h.reapply()
 }
 

@@ -12,7 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -22,11 +21,7 @@ import (
 // mode sets spec.installerMode.
 func (h *harness) mode(mode v1alpha1.InstallerMode) {
 	h.Helper()
-	h.eventually("spec.installerMode is written", func() error {
-		cluster := h.clusterAPI()
-		cluster.Spec.InstallerMode = mode
-		return h.Update(h.Context(), cluster)
-	})
+	h.setSpec(func(spec *v1alpha1.ClusterAPISpec) { spec.InstallerMode = mode })
 }
 
 // otherWrites returns the installer's writes except those to its status and events.
@@ -42,9 +37,7 @@ func TestPaused_WritesNothingAndListsPendingChanges(t *testing.T) {
 	h.reports("InstallerProgressing", "Paused", "no drift from version 4.22.0-1")
 	h.wrote.Clear()
 
-	edited := h.object("v1/ConfigMap", namespace, "settings")
-	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
-	h.must(h.Update(t.Context(), edited))
+	h.edit("settings")
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "last")))
 	h.reports("InstallerProgressing", "Paused", "drift from version 4.22.0-1, 3 difference(s)",

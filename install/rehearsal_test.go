@@ -72,7 +72,7 @@ func TestRehearsal_PrecedesTheRollout(t *testing.T) {
 	var pod corev1.Pod
 	h.onRequest.Store(new(func(request *http.Request) *http.Response {
 		if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, podsPath) {
-			if err := h.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: strings.TrimPrefix(request.URL.Path, podsPath+"/")}, &pod); err != nil || h.value() != "1" {
+			if err := h.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: strings.TrimPrefix(request.URL.Path, podsPath+"/")}, &pod); err != nil || h.value("settings") != "1" {
 				t.Errorf("an object was written before the end of the rehearsal, or the pod is unknown: %v", err)
 			}
 		}
@@ -106,12 +106,12 @@ func TestRehearsal_LeavesNoPods(t *testing.T) {
 	waiting := provider{name: "cluster-api", kind: "core", manifests: []string{stuck("capi"), configMap("settings", "2")}}
 	h.release(waiting, awsWith(broken))
 	h.reports("InstallerDegraded", "RiskNotAccepted", "capa-rehearsal-2", "no PriorityClass with name missing", `{"name":"FailedRehearsal","release":"4.22.0"}`)
-	if h.value() != "1" || len(h.rehearsing()) != 1 {
-		t.Errorf("value %s, %d pods", h.value(), len(h.rehearsing()))
+	if h.value("settings") != "1" || len(h.rehearsing()) != 1 {
+		t.Errorf("value %s, %d pods", h.value("settings"), len(h.rehearsing()))
 	}
-	h.setSpec(func(spec *v1alpha1.ClusterAPISpec) { spec.InstallerMode = v1alpha1.Paused })
+	h.mode(v1alpha1.Paused)
 	h.notRehearsing()
-	h.setSpec(func(spec *v1alpha1.ClusterAPISpec) { spec.InstallerMode = v1alpha1.Managed })
+	h.mode(v1alpha1.Managed)
 	h.reports("InstallerDegraded", "RiskNotAccepted", "no PriorityClass")
 	h.stop()
 	good("1") // the previous release, while no installer runs

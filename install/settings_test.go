@@ -27,11 +27,7 @@ import (
 // setComponents replaces the settings of the components.
 func (h *harness) setComponents(settings ...v1alpha1.ComponentSettings) {
 	h.Helper()
-	h.eventually("the settings can be written", func() error {
-		cluster := h.clusterAPI()
-		cluster.Spec.Components = settings
-		return h.Update(h.Context(), cluster)
-	})
+	h.setSpec(func(spec *v1alpha1.ClusterAPISpec) { spec.Components = settings })
 }
 
 // A setting makes a new version that only changes its component, and a wrong one changes nothing.
@@ -54,8 +50,7 @@ func TestSettings_RolledOutAndReverted(t *testing.T) {
 	h.eventually("the settings are installed", func() error {
 		containers := object.Containers(h.object("apps/v1/Deployment", namespace, "gated"))
 		replicas, _, _ := unstructured.NestedInt64(h.object("apps/v1/Deployment", namespace, "capa").Object, "spec", "replicas")
-		region, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "settings").Object, "data", "value")
-		if got := fmt.Sprintf("%v, %d, %s", containers[0]["args"], replicas, region); got != "[--feature-gates=MachinePool=true], 2, us" {
+		if got := fmt.Sprintf("%v, %d, %s", containers[0]["args"], replicas, h.value("settings")); got != "[--feature-gates=MachinePool=true], 2, us" {
 			return fmt.Errorf("installed: %s", got)
 		}
 		return nil
@@ -216,16 +211,8 @@ func TestSettings_AdditionalObjects(t *testing.T) {
 	extra.Data["b.yaml"] = configMap("second", "${NOT_A_VARIABLE}")
 	h.must(h.Update(h.Context(), extra))
 	h.settled("4.22.0-1")
-	value := func(name string) string {
-		found := h.object("v1/ConfigMap", namespace, name)
-		if found == nil {
-			return ""
-		}
-		text, _, _ := unstructured.NestedString(found.Object, "data", "value")
-		return text
-	}
-	if value("added") != "1" || value("second") != "${NOT_A_VARIABLE}" {
-		t.Errorf("installed: %q, %q", value("added"), value("second"))
+	if h.value("added") != "1" || h.value("second") != "${NOT_A_VARIABLE}" {
+		t.Errorf("installed: %q, %q", h.value("added"), h.value("second"))
 	}
 	if settings := h.clusterAPI().Status.Version("4.22.0-1").Components[1].Settings; !slices.Equal(settings, []string{"additionalObjects[extra]"}) {
 		t.Errorf("settings in the status: %q", settings)
@@ -233,19 +220,10 @@ func TestSettings_AdditionalObjects(t *testing.T) {
 	extra.Data["a.yaml"] = configMap("added", "2")
 	h.must(h.Update(h.Context(), extra))
 	h.settled("4.22.0-2")
-	h.eventually("the changed object is installed", func() error {
-		if value("added") != "2" {
-			return fmt.Errorf("value %q", value("added"))
-		}
-		return nil
-	})
+	h.becomes("added", "2")
 	h.setComponents()
 	h.settled("4.22.0-3")
-	h.eventually("the additional objects are removed", func() error {
-		if value("added")+value("second") != "" {
-			return fmt.Errorf("%v", h.names())
-		}
-		return nil
-	})
+	h.disappears("v1/ConfigMap", namespace, "added")
+	h.disappears("v1/ConfigMap", namespace, "second")
 	h.must(h.Delete(h.Context(), extra))
 }

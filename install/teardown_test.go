@@ -61,23 +61,13 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
 	h.Registry.Close()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("only the object with a finalizer remains of the last phase", func() error {
-		if h.object("apps/v1/Deployment", namespace, "capa") != nil {
-			return fmt.Errorf("Deployment capa exists")
-		}
-		return nil
-	})
+	h.disappears(deploymentKind, namespace, "capa")
 	h.logged("Removing version", "ConfigMap openshift-cluster-api/last (deleted at 20", "test.example.com/hold")
 	if h.object("v1/ConfigMap", namespace, "first") == nil || h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") == nil {
 		t.Error("an object of an earlier phase was removed before the last phase was")
 	}
 	remove()
-	h.eventually("the version is removed", func() error {
-		if h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1") != nil {
-			return fmt.Errorf("its ConfigMap exists; installed: %v", h.names())
-		}
-		return nil
-	})
+	h.disappears("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 	if names := h.names(); len(names) > 0 {
 		t.Errorf("objects still belong to the installer: %v", names)
 	}
@@ -146,12 +136,22 @@ func (h *harness) logged(parts ...string) {
 	})
 }
 
+// loggedNone fails the test if the log has a line with a text after the first lines.
+func (h *harness) loggedNone(after int, text string) {
+	h.Helper()
+	for _, line := range h.log.lines()[after:] {
+		if strings.Contains(line, text) {
+			h.Errorf("logged: %s", line)
+		}
+	}
+}
+
 // Listing the instances needs a conversion webhook that no longer exists, as
 // after the teardown of the provider that served it.
 func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	machine := h.machine()
-	h.release(core(), aws(convertedCRD))
+	h.release(core(), aws(converted()[0]))
 	h.settled("4.22.0-2")
 
 	h.release(core(), aws())
@@ -168,27 +168,3 @@ func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	converted.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
 	h.eventually("the instance is readable in the new version", func() error { return h.Get(t.Context(), key(machine), converted) })
 }
-
-// convertedCRD is the CRD machines with a new storage version and a conversion webhook that does not exist.
-const convertedCRD = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: machines.infrastructure.cluster.x-k8s.io}
-spec:
-  group: infrastructure.cluster.x-k8s.io
-  scope: Namespaced
-  names: {plural: machines, singular: machine, kind: Machine, listKind: MachineList}
-  conversion:
-    strategy: Webhook
-    webhook:
-      conversionReviewVersions: [v1]
-      clientConfig: {service: {namespace: openshift-cluster-api, name: gone, path: /convert}}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: false
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-  - name: v1beta2
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`

@@ -129,12 +129,7 @@ func TestUninstall_NamesTheBlocker(t *testing.T) {
 // clusterAPIGone waits until the ClusterAPI object is gone, and expects that it was the last object.
 func (h *harness) clusterAPIGone() {
 	h.Helper()
-	h.eventually("the ClusterAPI object is gone", func() error {
-		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
-			return fmt.Errorf("it exists:\n%s", h.conditions())
-		}
-		return nil
-	})
+	h.disappears(clusterAPIKind, "", v1alpha1.ClusterAPIName)
 	h.must(h.remaining())
 }
 
@@ -171,12 +166,7 @@ func TestUninstall_CascadeOrphan(t *testing.T) {
 	h := newInstallation(t, core(), aws())
 	before := h.installed()
 	h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(metav1.DeletePropagationOrphan)))
-	h.eventually("the ClusterAPI object is gone", func() error {
-		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
-			return errors.New("it exists")
-		}
-		return nil
-	})
+	h.disappears(clusterAPIKind, "", v1alpha1.ClusterAPIName)
 	h.unchangedSince(before)
 	h.deleteBinding("openshift-capi-installer-revisions")
 	h.eventually("the administrator deletes the version", func() error {

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // write is a request of the installer that changes something, or would without dryRun.
@@ -40,17 +37,6 @@ func (l *requestLog) take() []write {
 	taken := l.all
 	l.all = nil
 	return taken
-}
-
-// synthetic returns the providers of a release: two, with nine objects each. Two
-// versions differ in the ConfigMap and the Deployment of each provider.
-func synthetic(version string) []provider {
-	var out []provider
-	for name, kind := range map[string]extractor.ProviderType{"cluster-api": extractor.Core, "cluster-api-provider-aws": extractor.Infrastructure} {
-		s := fixture.Synthetic{Name: name, Type: kind, Version: version, ImageName: placeholder}
-		out = append(out, provider{name: name, kind: string(kind), manifests: []string{string(s.Manifests())}})
-	}
-	return out
 }
 
 // objectWrites counts the requests of an upgrade for one installed object.
@@ -83,7 +69,7 @@ func ofObjects(all []write) (objects map[string]objectWrites, other []write) {
 // the installer created must be removed. Only changed objects get dry runs: in the preflight, and before the write. The two
 // controllers cause no conflicts.
 func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
-	h := newInstallation(t, synthetic("v1.0.0")...)
+	h := newInstallation(t, ofVersions("v1.0.0", "v1.0.0")...)
 	h.upgradeWrites(2, objectWrites{dryRuns: 10, writes: 20})
 	h.upgradeWrites(3, objectWrites{dryRuns: 10, writes: 18})
 }
@@ -93,7 +79,8 @@ func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
 func (h *harness) upgradeWrites(revision int, most objectWrites) {
 	h.Helper()
 	h.requests.take()
-	h.release(synthetic(fmt.Sprintf("v%d.0.0", revision))...)
+	version := fmt.Sprintf("v%d.0.0", revision)
+	h.release(ofVersions(version, version)...)
 	h.settled(fmt.Sprint("4.22.0-", revision))
 	h.reconcileAgain()
 	all := h.requests.take()
