@@ -69,10 +69,8 @@ func (r Revision) Owners() sets.Set[string] {
 
 func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
 	kinds := sets.New[schema.GroupVersionKind]()
-	for _, phase := range r.Phases {
-		for _, obj := range phase.Objects {
-			kinds.Insert(obj.GroupVersionKind())
-		}
+	for _, obj := range revision.Objects(r.Phases) {
+		kinds.Insert(obj.GroupVersionKind())
 	}
 	return kinds
 }

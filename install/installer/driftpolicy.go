@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -17,11 +18,9 @@ func (p plan) ignoredFields() string {
 	var found, unknown []string
 	for _, entry := range p.ignored {
 		before := len(found)
-		for _, phase := range slices.Concat(p.phases, p.others) {
-			for _, obj := range phase.Objects {
-				if entry.Matches(object.GroupKind(obj), obj.GetName()) {
-					found = append(found, object.Describe(obj)+" ("+strings.Join(entry.Fields, ", ")+")")
-				}
+		for _, obj := range revision.Objects(slices.Concat(p.phases, p.others)) {
+			if entry.Matches(object.GroupKind(obj), obj.GetName()) {
+				found = append(found, object.Describe(obj)+" ("+strings.Join(entry.Fields, ", ")+")")
 			}
 		}
 		if len(found) == before {

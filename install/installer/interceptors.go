@@ -135,16 +135,14 @@ func (d disarmer) interceptorsOf(ctx context.Context, s state, entry v1alpha1.Ve
 		return nil, err
 	}
 	for _, kind := range interceptors {
-		for _, phase := range p.phases {
-			for _, obj := range phase.Objects {
-				if object.GroupKind(obj) != kind {
-					continue
-				}
-				i := interceptingObject{engine.Reference{Identity: object.IdentityOf(obj), APIVersion: obj.GroupVersionKind().Version}, phase.Owner, entry.Name}
-				actual, err := i.Read(ctx, d.applier.Engine.Reader)
-				if err == nil && d.applier.Engine.Owners.Controls(i.owner, actual) {
-					found = append(found, i)
-				}
+		for phase, obj := range revision.Objects(p.phases) {
+			if object.GroupKind(obj) != kind {
+				continue
+			}
+			i := interceptingObject{engine.Reference{Identity: object.IdentityOf(obj), APIVersion: obj.GroupVersionKind().Version}, phase.Owner, entry.Name}
+			actual, err := i.Read(ctx, d.applier.Engine.Reader)
+			if err == nil && d.applier.Engine.Owners.Controls(i.owner, actual) {
+				found = append(found, i)
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -17,20 +16,19 @@ import (
 // pendingChanges describes the changes between the phases of two versions; name is the
 // second version.
 func pendingChanges(name string, from, to []revision.Phase) string {
-	before, after := byName(from), byName(to)
+	before, after := revision.ByIdentity(from), revision.ByIdentity(to)
 	var created, changed, removed []string
-	for _, key := range objectNames(to) {
-		old, found := before[key]
-		switch {
-		case !found:
-			created = append(created, key)
-		case !equality.Semantic.DeepEqual(old.Object, after[key].Object):
-			changed = append(changed, key)
+	for _, obj := range revision.Objects(to) {
+		switch old := before[object.IdentityOf(obj)]; {
+		case old == nil:
+			created = append(created, object.Describe(obj))
+		case !equality.Semantic.DeepEqual(old.Object, obj.Object):
+			changed = append(changed, object.Describe(obj))
 		}
 	}
-	for _, key := range objectNames(from) {
-		if after[key] == nil {
-			removed = append(removed, key)
+	for _, obj := range revision.Objects(from) {
+		if after[object.IdentityOf(obj)] == nil {
+			removed = append(removed, object.Describe(obj))
 		}
 	}
 	var parts []string
@@ -46,26 +44,4 @@ func pendingChanges(name string, from, to []revision.Phase) string {
 		return "version " + name + " is pending and would change no object"
 	}
 	return "version " + name + " is pending and would " + strings.Join(parts, "; ")
-}
-
-// objectNames returns the names of the objects of all phases, in their order.
-func objectNames(phases []revision.Phase) []string {
-	var out []string
-	for _, phase := range phases {
-		for _, obj := range phase.Objects {
-			out = append(out, object.Describe(obj))
-		}
-	}
-	return out
-}
-
-// byName returns the objects of all phases by name.
-func byName(phases []revision.Phase) map[string]*unstructured.Unstructured {
-	out := map[string]*unstructured.Unstructured{}
-	for _, phase := range phases {
-		for _, obj := range phase.Objects {
-			out[object.Describe(obj)] = obj
-		}
-	}
-	return out
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/permission"
 )
@@ -71,14 +72,12 @@ func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, 
 	var objects []*unstructured.Unstructured
 	namespaces := sets.New(p.Namespaces.Providers()...).Insert("")
 	defined := definedKinds(of)
-	for _, phase := range of.phases {
-		for _, obj := range phase.Objects {
-			if !defined.Has(object.GroupKind(obj)) && p.isUnknown(obj.GroupVersionKind()) {
-				continue // the phase reports it: no permission would help
-			}
-			objects = append(objects, obj)
-			namespaces.Insert(obj.GetNamespace())
+	for _, obj := range revision.Objects(of.phases) {
+		if !defined.Has(object.GroupKind(obj)) && p.isUnknown(obj.GroupVersionKind()) {
+			continue // the phase reports it: no permission would help
 		}
+		objects = append(objects, obj)
+		namespaces.Insert(obj.GetNamespace())
 	}
 	var held []permission.Rule
 	for _, namespace := range sets.List(namespaces) {
@@ -105,11 +104,9 @@ func (p *Permissions) missing(ctx context.Context, of plan) ([]permission.Rule, 
 // definedKinds returns the kinds that the CRDs of a version define.
 func definedKinds(of plan) sets.Set[schema.GroupKind] {
 	kinds := sets.New[schema.GroupKind]()
-	for _, phase := range of.phases {
-		for _, obj := range phase.Objects {
-			if object.IsCRD(obj) {
-				kinds.Insert(object.DefinedKind(obj))
-			}
+	for _, obj := range revision.Objects(of.phases) {
+		if object.IsCRD(obj) {
+			kinds.Insert(object.DefinedKind(obj))
 		}
 	}
 	return kinds

@@ -103,11 +103,9 @@ func (p plan) controlled(of engine.Revision) plan {
 // requesting returns the objects that request a certificate, or trust in the authority.
 func (p plan) requesting() []*unstructured.Unstructured {
 	var found []*unstructured.Unstructured
-	for _, phase := range p.phases {
-		for _, obj := range phase.Objects {
-			if servingcert.Requested(obj) {
-				found = append(found, obj)
-			}
+	for _, obj := range revision.Objects(p.phases) {
+		if servingcert.Requested(obj) {
+			found = append(found, obj)
 		}
 	}
 	return found
@@ -135,11 +133,9 @@ func (p plan) copied() (plan, []*unstructured.Unstructured) {
 // crds returns the names of the CRDs of the version.
 func (p plan) crds() sets.Set[string] {
 	names := sets.New[string]()
-	for _, phase := range p.withOthers() {
-		for _, obj := range phase.Objects {
-			if object.IsCRD(obj) {
-				names.Insert(obj.GetName())
-			}
+	for _, obj := range revision.Objects(p.withOthers()) {
+		if object.IsCRD(obj) {
+			names.Insert(obj.GetName())
 		}
 	}
 	return names

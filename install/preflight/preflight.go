@@ -83,15 +83,13 @@ const concurrency = 8
 // Check returns the findings for a release, grouped by reason, and the notes.
 func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, error) {
 	var crds, others []judged
-	for _, phase := range release.Phases {
-		for _, obj := range phase.Objects {
-			switch one := (judged{phase: phase.Name, desired: obj}); {
-			case phase.Name == revision.Preflight:
-			case object.IsCRD(obj):
-				crds = append(crds, one)
-			default:
-				others = append(others, one)
-			}
+	for phase, obj := range revision.Objects(release.Phases) {
+		switch one := (judged{phase: phase.Name, desired: obj}); {
+		case phase.Name == revision.Preflight:
+		case object.IsCRD(obj):
+			crds = append(crds, one)
+		default:
+			others = append(others, one)
 		}
 	}
 	judge := func(one judged) judged { return release.judge(ctx, cluster, one).certificate(ctx, cluster) }
@@ -124,13 +122,11 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 func Lasting(release Release) ([]Finding, error) {
 	var errs []error
 	notes := map[string]int{}
-	for _, phase := range release.Phases {
-		for _, obj := range phase.Objects {
-			found, err := release.notesOf(obj)
-			errs = append(errs, err)
-			for _, note := range found {
-				notes[note]++
-			}
+	for _, obj := range revision.Objects(release.Phases) {
+		found, err := release.notesOf(obj)
+		errs = append(errs, err)
+		for _, note := range found {
+			notes[note]++
 		}
 	}
 	accepted := slices.DeleteFunc(release.accept(release.versions()), Finding.Blocks)

@@ -32,11 +32,9 @@ func (r Release) versions() []Finding {
 // contracts returns a finding for each provider whose CRDs have labels of contracts, but of none that the core provider supports.
 func contracts(phases []revision.Phase) (found []Finding) {
 	var all capicontract.Contracts
-	for _, phase := range phases {
-		for _, obj := range phase.Objects {
-			if object.IsCRD(obj) {
-				all.Add(phase.Component, obj.GetName(), obj.GetLabels())
-			}
+	for phase, obj := range revision.Objects(phases) {
+		if object.IsCRD(obj) {
+			all.Add(phase.Component, obj.GetName(), obj.GetLabels())
 		}
 	}
 	unsupported := all.Unsupported()

@@ -67,21 +67,19 @@ type Plan struct {
 func Of(release Release, program Program) (Plan, error) {
 	var plan Plan
 	written := release.written()
-	for _, phase := range release.Phases {
-		for _, obj := range phase.Objects {
-			if object.PodTemplate(obj) == nil {
-				continue
-			}
-			pod, omitted, err := release.pod(obj, written, program)
-			if err != nil {
-				return Plan{}, fmt.Errorf("preparing the rehearsal of %s: %w", object.Describe(obj), err)
-			}
-			if pod != nil {
-				plan.Pods = append(plan.Pods, pod)
-			}
-			if omitted != "" {
-				plan.Omitted = append(plan.Omitted, object.Describe(obj)+" ("+omitted+")")
-			}
+	for _, obj := range revision.Objects(release.Phases) {
+		if object.PodTemplate(obj) == nil {
+			continue
+		}
+		pod, omitted, err := release.pod(obj, written, program)
+		if err != nil {
+			return Plan{}, fmt.Errorf("preparing the rehearsal of %s: %w", object.Describe(obj), err)
+		}
+		if pod != nil {
+			plan.Pods = append(plan.Pods, pod)
+		}
+		if omitted != "" {
+			plan.Omitted = append(plan.Omitted, object.Describe(obj)+" ("+omitted+")")
 		}
 	}
 	return plan, nil
@@ -106,11 +104,9 @@ func (r Release) written() sets.Set[string] {
 			}
 		}
 	}
-	for _, phase := range r.Phases {
-		for _, obj := range phase.Objects {
-			if object.PodTemplate(obj) == nil && !object.IsCRD(obj) {
-				collect(obj.Object)
-			}
+	for _, obj := range revision.Objects(r.Phases) {
+		if object.PodTemplate(obj) == nil && !object.IsCRD(obj) {
+			collect(obj.Object)
 		}
 	}
 	return found

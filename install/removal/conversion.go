@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -30,11 +31,9 @@ func (r *Remover) endConversions(ctx context.Context, rev engine.Revision, remov
 		reached.Insert(phase.Name)
 	}
 	converted := sets.New[string]()
-	for _, phase := range rev.Phases {
-		for _, obj := range phase.Objects {
-			if reached.Has(phase.Name) && object.IsCRD(obj) && conversionService(obj).Name != "" {
-				converted.Insert(obj.GetName())
-			}
+	for phase, obj := range revision.Objects(rev.Phases) {
+		if reached.Has(phase.Name) && object.IsCRD(obj) && conversionService(obj).Name != "" {
+			converted.Insert(obj.GetName())
 		}
 	}
 	if converted.Len() == 0 {

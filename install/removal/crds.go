@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/instance"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -37,11 +38,9 @@ func (c crds) controlled(ctx context.Context, rev engine.Revision) (sets.Set[str
 		byName[found[i].Name] = &found[i]
 	}
 	names := sets.New[string]()
-	for _, phase := range rev.Phases {
-		for _, obj := range phase.Objects {
-			if crd := byName[obj.GetName()]; object.IsCRD(obj) && crd != nil && c.owners.Controls(phase.Owner, crd) {
-				names.Insert(crd.Name)
-			}
+	for phase, obj := range revision.Objects(rev.Phases) {
+		if crd := byName[obj.GetName()]; object.IsCRD(obj) && crd != nil && c.owners.Controls(phase.Owner, crd) {
+			names.Insert(crd.Name)
 		}
 	}
 	return names, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // CleanUp deletes the temporary objects that an earlier process may have left behind.
@@ -118,19 +119,17 @@ func deletionState(ctx context.Context, reader client.Reader, ref engine.Referen
 // that the aggregation controller has recreated.
 func (r *Remover) DeleteRecreatedRoles(ctx context.Context, rev engine.Revision) error {
 	var failed []error
-	for _, phase := range rev.Phases {
-		for _, role := range phase.Objects {
-			if _, aggregated := role.Object["aggregationRule"]; !aggregated {
-				continue
-			}
-			actual := &unstructured.Unstructured{}
-			actual.SetGroupVersionKind(role.GroupVersionKind())
-			err := r.Live.Get(ctx, client.ObjectKeyFromObject(role), actual)
-			if err == nil && adoption.RecreatedByAggregation(actual) {
-				err = r.Writer.Delete(ctx, actual, client.Preconditions{UID: new(actual.GetUID())})
-			}
-			failed = append(failed, client.IgnoreNotFound(err))
+	for _, role := range revision.Objects(rev.Phases) {
+		if _, aggregated := role.Object["aggregationRule"]; !aggregated {
+			continue
 		}
+		actual := &unstructured.Unstructured{}
+		actual.SetGroupVersionKind(role.GroupVersionKind())
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(role), actual)
+		if err == nil && adoption.RecreatedByAggregation(actual) {
+			err = r.Writer.Delete(ctx, actual, client.Preconditions{UID: new(actual.GetUID())})
+		}
+		failed = append(failed, client.IgnoreNotFound(err))
 	}
 	return errors.Join(failed...)
 }

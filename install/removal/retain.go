@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -33,24 +34,22 @@ func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deleti
 	}
 	out := engine.Remove{Orphan: sets.New[object.Identity](), Writers: map[object.Identity]client.Writer{}}
 	retained := map[string][]retainedCRD{}
-	for _, phase := range rev.Phases {
-		for _, obj := range phase.Objects {
-			if !object.IsCRD(obj) {
-				continue
+	for phase, obj := range revision.Objects(rev.Phases) {
+		if !object.IsCRD(obj) {
+			continue
+		}
+		left := retainedCRD{} // the engine leaves a CRD that the revision does not control to its owner
+		if controlled.Has(obj.GetName()) {
+			if left, err = r.retention(ctx, phase.Owner, obj.GetName()); err != nil {
+				return engine.Remove{}, nil, err
 			}
-			left := retainedCRD{} // the engine leaves a CRD that the revision does not control to its owner
-			if controlled.Has(obj.GetName()) {
-				if left, err = r.retention(ctx, phase.Owner, obj.GetName()); err != nil {
-					return engine.Remove{}, nil, err
-				}
-			}
-			if left.reason == "" {
-				guard.crds = append(guard.crds, obj)
-				out.Writers[object.IdentityOf(obj)] = guardedWriter{r.Writer, guard}
-			} else {
-				out.Orphan.Insert(object.IdentityOf(obj))
-				retained[phase.Name] = append(retained[phase.Name], left)
-			}
+		}
+		if left.reason == "" {
+			guard.crds = append(guard.crds, obj)
+			out.Writers[object.IdentityOf(obj)] = guardedWriter{r.Writer, guard}
+		} else {
+			out.Orphan.Insert(object.IdentityOf(obj))
+			retained[phase.Name] = append(retained[phase.Name], left)
 		}
 	}
 	return out, retained, nil

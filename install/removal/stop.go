@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -41,22 +42,20 @@ type managers struct {
 
 func (m managers) stop(ctx context.Context, rev engine.Revision, began time.Time) (running []string, err error) {
 	var ended []*unstructured.Unstructured
-	for _, phase := range rev.Phases {
-		for _, obj := range phase.Objects {
-			if object.GroupKind(obj) != object.Deployment {
-				continue
-			}
-			actual, err := engine.ReferenceTo(obj).Read(ctx, m.cache)
-			switch {
-			case apierrors.IsNotFound(err):
-				ended = append(ended, obj)
-			case err != nil:
-				return nil, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
-			case m.owners.Controls(phase.Owner, actual):
-				running = append(running, object.Describe(obj))
-				if err := m.delete(ctx, actual); err != nil {
-					return nil, err
-				}
+	for phase, obj := range revision.Objects(rev.Phases) {
+		if object.GroupKind(obj) != object.Deployment {
+			continue
+		}
+		actual, err := engine.ReferenceTo(obj).Read(ctx, m.cache)
+		switch {
+		case apierrors.IsNotFound(err):
+			ended = append(ended, obj)
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
+		case m.owners.Controls(phase.Owner, actual):
+			running = append(running, object.Describe(obj))
+			if err := m.delete(ctx, actual); err != nil {
+				return nil, err
 			}
 		}
 	}

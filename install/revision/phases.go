@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 
@@ -30,13 +31,24 @@ type Phase struct {
 	Objects []*unstructured.Unstructured
 }
 
+// Objects returns the objects of phases in order, each with its phase.
+func Objects(phases []Phase) iter.Seq2[Phase, *unstructured.Unstructured] {
+	return func(yield func(Phase, *unstructured.Unstructured) bool) {
+		for _, phase := range phases {
+			for _, obj := range phase.Objects {
+				if !yield(phase, obj) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // ByIdentity returns the objects of phases.
 func ByIdentity(phases []Phase) map[object.Identity]*unstructured.Unstructured {
 	all := map[object.Identity]*unstructured.Unstructured{}
-	for _, phase := range phases {
-		for _, obj := range phase.Objects {
-			all[object.IdentityOf(obj)] = obj
-		}
+	for _, obj := range Objects(phases) {
+		all[object.IdentityOf(obj)] = obj
 	}
 	return all
 }
