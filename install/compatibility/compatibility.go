@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/crdchange"
@@ -133,14 +134,9 @@ func (c *Checker) observe(ctx context.Context, name string) (string, error) {
 
 // compare compares the CRD of the cluster with the required one.
 func (c *Checker) compare(ctx context.Context, required *apiextensionsv1.CustomResourceDefinition) (Verdict, error) {
-	actual := &unstructured.Unstructured{}
-	actual.SetGroupVersionKind(object.CRDVersion)
-	err := c.Live.Get(ctx, client.ObjectKey{Name: required.Name}, actual)
+	actual, err := instance.ReadCRD(ctx, c.Live, required.Name) // nil if it does not exist
 	if client.IgnoreNotFound(err) != nil {
-		return Verdict{}, fmt.Errorf("reading CustomResourceDefinition %s: %w", required.Name, err)
-	}
-	if err != nil {
-		actual = nil
+		return Verdict{}, err
 	}
 	return verdictOn(required, actual)
 }

@@ -250,7 +250,10 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 					return next.Patch(ctx, obj, patch, options...)
 				},
 			}).Build()
-			engine, err := Assemble(Parts{Scheme: all, Namespace: v1alpha1.OpenShiftNamespaces.Operator, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster})
+			engine, err := Assemble(Parts{
+				Connection: Connection{Scheme: all, Mapper: mapper, Live: cluster, Writer: cluster, Namespace: v1alpha1.OpenShiftNamespaces.Operator},
+				Discovery:  fixture.Schemas{}, Reader: cluster, Versions: cluster,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -73,7 +73,7 @@ func New(to Connection) (*Engine, error) {
 	}
 	installed := &outlasting{TrackingCache: tracking}
 	e, err := Assemble(Parts{
-		Scheme: to.Scheme, Discovery: discovered, Mapper: to.Mapper, Watches: installed, Live: to.Live, Writer: to.Writer, Namespace: to.Namespace, Namespaces: to.Namespaces,
+		Connection: to, Discovery: discovered, Watches: installed,
 		Reader: Reader{decompressing{installed}, to.Live, to.Namespaces}, Versions: Reader{installed, to.Live, to.Namespaces},
 	})
 	if err != nil {
@@ -83,22 +83,16 @@ func New(to Connection) (*Engine, error) {
 	return e, nil
 }
 
-// Parts are the readers and writers of an engine.
+// Parts are the readers and writers of an engine. Of the connection, Config, HTTPClient and Log are not used.
 type Parts struct {
-	Scheme *runtime.Scheme
+	Connection
 	// Discovery reads the OpenAPI schemas.
 	Discovery discovery.OpenAPIV3SchemaInterface
-	Mapper    meta.RESTMapper
 	// Watches watch the kinds of Reader.
 	Watches Watches
 	// Reader reads installed objects from a cache, and Versions their identity and resource
 	// version, without decoding them.
 	Reader, Versions client.Reader
-	Live             client.Reader
-	Writer           client.Writer
-	// Namespace is the installer's namespace, and Namespaces are the namespaces of Reader.
-	Namespace  string
-	Namespaces Namespaces
 }
 
 // Assemble returns an engine without a cache of its own. It validates objects of the whole

@@ -49,8 +49,8 @@ func newOrdered(t *testing.T, objects ...client.Object) *ordered {
 	}).Build()
 	var err error
 	o.engine, err = Assemble(Parts{
-		Namespace: v1alpha1.OpenShiftNamespaces.Operator,
-		Scheme:    scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: mapper, Reader: o, Versions: o, Live: o, Writer: o, Namespaces: cached,
+		Connection: Connection{Scheme: scheme.Scheme, Mapper: mapper, Live: o, Writer: o, Namespace: v1alpha1.OpenShiftNamespaces.Operator, Namespaces: cached},
+		Discovery:  fixture.Schemas{}, Reader: o, Versions: o,
 	})
 	if err != nil {
 		t.Fatal(err)

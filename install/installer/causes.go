@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
@@ -40,7 +41,7 @@ func isForbidden(causes []error) bool {
 // removalReason returns the reason of a failed removal: the API server can reject a deletion as it can reject another write. An object or
 // a kind that is not found was removed at the same time.
 func removalReason(err error) reason.Reason {
-	causes := causesOf(err)
+	causes := engine.Causes(err)
 	isOther := func(cause error) bool {
 		return !errors.As(cause, new(apierrors.APIStatus)) || apierrors.IsNotFound(cause)
 	}
@@ -51,22 +52,5 @@ func removalReason(err error) reason.Reason {
 		return reason.ObjectsForbidden
 	default:
 		return reason.ObjectsRefused
-	}
-}
-
-// causesOf returns the errors in a tree of joined and wrapped errors that have no cause themselves, and the answers of the API server.
-func causesOf(err error) (causes []error) {
-	switch wrapped := err.(type) { //nolint:errorlint // walks the tree itself
-	case apierrors.APIStatus:
-		return []error{err}
-	case interface{ Unwrap() error }:
-		return causesOf(wrapped.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, one := range wrapped.Unwrap() {
-			causes = append(causes, causesOf(one)...)
-		}
-		return causes
-	default:
-		return []error{err}
 	}
 }

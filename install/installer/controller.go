@@ -94,9 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 	outcome.Events = append(outcome.Events, removed.Events...)
 	outcome.Phases = mergePhases(outcome.Phases, removed.Phases)
-	if removed.Recheck > 0 {
-		outcome.RecheckWithin(removed.Recheck)
-	}
+	outcome.RecheckWithin(removed.Recheck)
 	if outcome.Reason == reason.AsExpected && removed.Reason != reason.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
 		return outcome, nil
@@ -200,12 +198,8 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contention.of(v.name)), done.replaced),
 	}
 	out.outcome = untilDeadline(out.outcome, deadline.Sub(now))
-	if done.next > 0 {
-		out.outcome.RecheckWithin(done.next)
-	}
-	if next > 0 {
-		out.outcome.RecheckWithin(next)
-	}
+	out.outcome.RecheckWithin(done.next)
+	out.outcome.RecheckWithin(next)
 	if entry.Name == s.Cluster.Status.DesiredVersion && r.rejectsOthers(done.result) {
 		out.outcome.RecheckWithin(rejectedRecheck)
 	}
@@ -217,7 +211,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 
 // untilDeadline causes a reconcile when a rollout is late. A migration and a rehearsal continue earlier.
 func untilDeadline(outcome status.Outcome, left time.Duration) status.Outcome {
-	if outcome.Reason == reason.RollingOut && left > 0 {
+	if outcome.Reason == reason.RollingOut {
 		outcome.RecheckWithin(left)
 	}
 	return outcome
@@ -253,7 +247,7 @@ func (r *Reconciler) nameRetained(ctx context.Context, s state, outcome *status.
 	others := sets.New(s.Cluster.Spec.UnmanagedCRDs...).Union(p.crds()) // the cache can show an adopted CRD as it was before
 	names = slices.DeleteFunc(names, others.Has)
 	if len(names) > 0 {
-		outcome.Message = cmp.Or(outcome.Message, reason.Of(reason.AsExpected).Message) + "; CRDs retained because of their instances: " + text.First(10, names)
+		outcome.Message = settledMessage(outcome.Message, "CRDs retained because of their instances: "+text.First(10, names))
 	}
 	return nil
 }

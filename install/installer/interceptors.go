@@ -139,7 +139,7 @@ func (d disarmer) interceptorsOf(ctx context.Context, s state, entry v1alpha1.Ve
 			if object.GroupKind(obj) != kind {
 				continue
 			}
-			i := interceptingObject{engine.Reference{Identity: object.IdentityOf(obj), APIVersion: obj.GroupVersionKind().Version}, phase.Owner, entry.Name}
+			i := interceptingObject{engine.ReferenceTo(obj), phase.Owner, entry.Name}
 			actual, err := i.Read(ctx, d.applier.Engine.Reader)
 			if err == nil && d.applier.Engine.Owners.Controls(i.owner, actual) {
 				found = append(found, i)

@@ -3,7 +3,6 @@
 package installer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +113,7 @@ func (a attempt) accepted() string {
 	if len(a.plan.misspelled) == 0 {
 		return message
 	}
-	return cmp.Or(message, reason.Of(reason.AsExpected).Message) + "; spec.unmanagedCRDs has names of no component's CRDs: " + text.First(10, a.plan.misspelled)
+	return settledMessage(message, "spec.unmanagedCRDs has names of no component's CRDs: "+text.First(10, a.plan.misspelled))
 }
 
 // collisions lists the objects that belong to another owner; empty if there are none. After

@@ -36,7 +36,7 @@ const clusterScope = "openshift-capi-installer-cluster-scope"
 type Permissions struct {
 	// Reviews creates access reviews; nil skips the check.
 	Reviews client.Writer
-	// Mapper maps kinds to resources; nil derives the resources from the names of the kinds.
+	// Mapper maps kinds to resources; not nil with Reviews.
 	Mapper meta.RESTMapper
 
 	// Namespaces are the namespaces of the installation.
@@ -114,18 +114,12 @@ func definedKinds(of plan) sets.Set[schema.GroupKind] {
 
 // isUnknown reports whether the API server does not serve a kind.
 func (p *Permissions) isUnknown(kind schema.GroupVersionKind) bool {
-	if p.Mapper == nil {
-		return false
-	}
 	_, err := p.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	return meta.IsNoMatchError(err)
 }
 
 // resourceOf returns the resource of a kind that the API server serves.
 func (p *Permissions) resourceOf(kind schema.GroupVersionKind) (string, bool) {
-	if p.Mapper == nil {
-		return "", false
-	}
 	mapping, err := p.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return "", false

@@ -88,9 +88,8 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 	r.log.failure(ctx, outcome)
 	outcome.Generation = cluster.Generation
 	progressed := status.Advanced(cluster.Status.Versions, outcome.Phases)
-	if r.refused = nextAttempt(r.refused, outcome.Reason, progressed); r.refused > 0 {
-		outcome.RecheckWithin(r.refused)
-	}
+	r.refused = nextAttempt(r.refused, outcome.Reason, progressed)
+	outcome.RecheckWithin(r.refused)
 	var reported status.Reported
 	var err error
 	if cluster.Name == "" {

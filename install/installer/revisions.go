@@ -98,7 +98,5 @@ func awaitsTeardown(configMap *corev1.ConfigMap) bool {
 
 // union returns the names in either list, sorted and without duplicates.
 func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }

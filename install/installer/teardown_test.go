@@ -69,8 +69,11 @@ func (watches) Free(context.Context, client.Object) error { return nil }
 func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *Reconciler {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Namespace: v1alpha1.OpenShiftNamespaces.Operator,
-		Scheme:    scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: live.RESTMapper(), Watches: starts, Reader: cache, Versions: cache, Live: live, Writer: live, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
+		Connection: engine.Connection{
+			Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Live: live, Writer: live,
+			Namespace: v1alpha1.OpenShiftNamespaces.Operator, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
+		},
+		Discovery: fixture.Schemas{}, Watches: starts, Reader: cache, Versions: cache,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,7 +28,8 @@ func (a *Access) Of(ctx context.Context, crd *unstructured.Unstructured) (string
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	err := a.list(ctx, kind.Group, func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{kind.Group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}
+	err := a.Permitted(ctx, rules, func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
 	if apierrors.IsStoreReadError(err) || apierrors.IsInternalError(err) && convertsInstances(crd, kind.Version) {
 		return "it has instances, which cannot be converted: " + err.Error(), nil
 	}

@@ -31,11 +31,6 @@ const instancesRole = "openshift-capi-installer-instances"
 // grantTimeout limits how long the API server may take to apply the role.
 const grantTimeout = 10 * time.Second
 
-// list lists instances with the given request. If that is forbidden, it grants the installer the permission for the API group first.
-func (a *Access) list(ctx context.Context, group string, list func(context.Context) error) error {
-	return a.Permitted(ctx, []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}, list)
-}
-
 // Permitted sends a request. If that is forbidden, it grants the installer the rules first.
 func (a *Access) Permitted(ctx context.Context, rules []rbacv1.PolicyRule, request func(context.Context) error) error {
 	forbidden := request(ctx)

@@ -41,7 +41,7 @@ const (
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.now()
+	now := timeOf(c.Now)
 	if c.current != nil && now.Sub(c.checked).Abs() < certificateAge {
 		return c.current, nil
 	}
@@ -74,11 +74,4 @@ func (c *Certificate) renew(now time.Time) error {
 	}
 	c.issued, c.current = issued, &pair
 	return nil
-}
-
-func (c *Certificate) now() time.Time {
-	if c.Now != nil {
-		return c.Now()
-	}
-	return time.Now()
 }

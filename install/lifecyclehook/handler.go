@@ -92,7 +92,7 @@ func (h *Handler) decide(ctx context.Context, kind metav1.TypeMeta) any {
 		log.FromContext(ctx).Error(err, "Reading the state failed; letting a Cluster continue", "response", kind.Kind)
 		return response
 	}
-	decision := Decide(state.Blocker(), h.now(), h.Limit)
+	decision := Decide(state.Blocker(), timeOf(h.Now), h.Limit)
 	if decision.Event != nil {
 		h.notify(ctx, state.Cluster, *decision.Event)
 	}
@@ -113,9 +113,10 @@ func (h *Handler) notify(ctx context.Context, about *v1alpha1.ClusterAPI, event 
 // seconds rounds a duration up.
 func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) } //nolint:gosec // at most retryInterval
 
-func (h *Handler) now() time.Time {
-	if h.Now != nil {
-		return h.Now()
+// timeOf returns the time of a clock; nil means time.Now.
+func timeOf(clock func() time.Time) time.Time {
+	if clock != nil {
+		return clock()
 	}
 	return time.Now()
 }

@@ -4,11 +4,9 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/replacing"
@@ -16,16 +14,7 @@ import (
 )
 
 // IsInvalid reports whether the API server rejects fields of an object. Errors of webhooks and policies can depend on other objects.
-func IsInvalid(err error) bool { return len(causesOf(err)) > 0 }
-
-// causesOf returns the fields that the API server rejects as invalid.
-func causesOf(err error) []metav1.StatusCause {
-	rejected, isStatus := errors.AsType[*apierrors.StatusError](err)
-	if !isStatus || !apierrors.IsInvalid(err) || rejected.Status().Details == nil {
-		return nil
-	}
-	return rejected.Status().Details.Causes
-}
+func IsInvalid(err error) bool { return len(replacing.InvalidFields(err)) > 0 }
 
 // reject adds a finding if the API server rejects the object whenever the installer writes it. Permissions have a check of their own. If
 // the API server would create the object, it rejects only the change of an immutable field. No list of such fields is needed, which

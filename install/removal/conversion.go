@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -55,7 +56,7 @@ func (r *Remover) endConversions(ctx context.Context, rev engine.Revision, remov
 
 // endConversion sets the conversion strategy None on a retained CRD whose webhook has no Service.
 func (c crds) endConversion(ctx context.Context, name string) error {
-	crd, err := c.read(ctx, name)
+	crd, err := instance.ReadCRD(ctx, c.live, name)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

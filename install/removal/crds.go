@@ -56,14 +56,9 @@ func listCRDs(ctx context.Context, reader client.Reader) ([]metav1.PartialObject
 	return crds.Items, nil
 }
 
-// read reads a CRD from the API server.
-func (c crds) read(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	return instance.ReadCRD(ctx, c.live, name)
-}
-
 // unmark removes the label, the revision and the owner from a CRD.
 func (c crds) unmark(ctx context.Context, name, owner string) error {
-	crd, err := c.read(ctx, name)
+	crd, err := instance.ReadCRD(ctx, c.live, name)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

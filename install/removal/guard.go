@@ -195,7 +195,7 @@ func (w guardedWriter) Delete(ctx context.Context, obj client.Object, opts ...cl
 	if err := w.guard.establish(ctx); err != nil {
 		return err
 	}
-	crd, err := w.guard.crd.read(ctx, obj.GetName())
+	crd, err := instance.ReadCRD(ctx, w.guard.crd.live, obj.GetName())
 	if err != nil {
 		return err
 	}

@@ -73,8 +73,11 @@ func (noWatches) Free(context.Context, client.Object) error { return nil }
 func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	t.Helper()
 	applier, err := engine.Assemble(engine.Parts{
-		Namespace: v1alpha1.OpenShiftNamespaces.Operator,
-		Scheme:    scheme.Scheme, Discovery: fixture.Schemas{}, Mapper: cluster.RESTMapper(), Watches: noWatches{}, Reader: cluster, Versions: cluster, Live: cluster, Writer: cluster, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
+		Connection: engine.Connection{
+			Scheme: scheme.Scheme, Mapper: cluster.RESTMapper(), Live: cluster, Writer: cluster,
+			Namespace: v1alpha1.OpenShiftNamespaces.Operator, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
+		},
+		Discovery: fixture.Schemas{}, Watches: noWatches{}, Reader: cluster, Versions: cluster,
 	})
 	if err != nil {
 		t.Fatal(err)

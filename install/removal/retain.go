@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -60,7 +61,7 @@ func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deleti
 // all its instances: if their existence is unknown, it fails or retains the CRD. It
 // marks a CRD that stays as adoptable.
 func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCRD, error) {
-	crd, err := r.crds().read(ctx, name)
+	crd, err := instance.ReadCRD(ctx, r.Live, name)
 	if apierrors.IsNotFound(err) {
 		return retainedCRD{}, nil
 	}

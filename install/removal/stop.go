@@ -29,32 +29,21 @@ const stopLimit = 2 * time.Minute
 
 // Stop deletes the Deployments that the owners of a revision control, and returns the ones that exist or have pods. For pods it waits until the
 // limit after the beginning of the removal. No event reports the end of a pod.
-func (r *Remover) Stop(ctx context.Context, rev engine.Revision, began time.Time) ([]string, error) {
-	return managers{r.Engine.Reader, r.Live, r.Writer, r.Engine.Owners}.stop(ctx, rev, began)
-}
-
-// managers are the Deployments of revisions in a cluster.
-type managers struct {
-	cache, live client.Reader
-	writer      client.Writer
-	owners      engine.Owners
-}
-
-func (m managers) stop(ctx context.Context, rev engine.Revision, began time.Time) (running []string, err error) {
+func (r *Remover) Stop(ctx context.Context, rev engine.Revision, began time.Time) (running []string, err error) {
 	var ended []*unstructured.Unstructured
 	for phase, obj := range revision.Objects(rev.Phases) {
 		if object.GroupKind(obj) != object.Deployment {
 			continue
 		}
-		actual, err := engine.ReferenceTo(obj).Read(ctx, m.cache)
+		actual, err := engine.ReferenceTo(obj).Read(ctx, r.Engine.Reader)
 		switch {
 		case apierrors.IsNotFound(err):
 			ended = append(ended, obj)
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", object.Describe(obj), err)
-		case m.owners.Controls(phase.Owner, actual):
+		case r.Engine.Owners.Controls(phase.Owner, actual):
 			running = append(running, object.Describe(obj))
-			if err := m.delete(ctx, actual); err != nil {
+			if err := deleteAsRead(ctx, r.Writer, actual); err != nil {
 				return nil, err
 			}
 		}
@@ -62,16 +51,16 @@ func (m managers) stop(ctx context.Context, rev engine.Revision, began time.Time
 	if time.Since(began) > stopLimit {
 		return running, nil
 	}
-	withPods, err := m.withPods(ctx, ended)
-	return append(running, withPods...), err
+	stopped, err := withPods(ctx, r.Live, ended)
+	return append(running, stopped...), err
 }
 
-// delete deletes an object of the cache, unless it is being deleted or was changed: a newer version can have adopted it.
-func (m managers) delete(ctx context.Context, obj *unstructured.Unstructured) error {
+// deleteAsRead deletes an object of the cache, unless it is being deleted or was changed: a newer version can have adopted it.
+func deleteAsRead(ctx context.Context, writer client.Writer, obj *unstructured.Unstructured) error {
 	if obj.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := m.writer.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions(object.AsRead(obj)))
+	err := writer.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions(object.AsRead(obj)))
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting %s: %w", object.Describe(obj), err)
 	}
@@ -79,14 +68,14 @@ func (m managers) delete(ctx context.Context, obj *unstructured.Unstructured) er
 }
 
 // withPods returns the Deployments, none of which exists, that have pods.
-func (m managers) withPods(ctx context.Context, deployments []*unstructured.Unstructured) (found []string, err error) {
+func withPods(ctx context.Context, live client.Reader, deployments []*unstructured.Unstructured) (found []string, err error) {
 	namespaces := map[string]*corev1.PodList{}
 	for _, deployment := range deployments {
 		in := namespaces[deployment.GetNamespace()]
 		if in == nil {
 			in = &corev1.PodList{}
 			namespaces[deployment.GetNamespace()] = in
-			if err := m.live.List(ctx, in, client.InNamespace(deployment.GetNamespace())); err != nil && !apierrors.IsForbidden(err) {
+			if err := live.List(ctx, in, client.InNamespace(deployment.GetNamespace())); err != nil && !apierrors.IsForbidden(err) {
 				return nil, fmt.Errorf("listing the pods in namespace %s: %w", deployment.GetNamespace(), err)
 			}
 		}

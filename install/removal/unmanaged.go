@@ -50,12 +50,10 @@ func (r *Remover) ReleaseCRDs(ctx context.Context, names []string, ours func(*un
 // release removes our metadata from a CRD.
 func (c crds) release(ctx context.Context, crd *unstructured.Unstructured) error {
 	released := crd.DeepCopy()
-	labels, annotations := released.GetLabels(), released.GetAnnotations()
-	delete(labels, engine.ManagedByLabel)
-	for _, key := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation, v1alpha1.AdoptAnnotation} {
-		delete(annotations, key)
-	}
-	released.SetLabels(labels)
+	unlabel(released)
+	annotations := released.GetAnnotations()
+	delete(annotations, v1alpha1.OwnersAnnotation)
+	delete(annotations, v1alpha1.AdoptAnnotation)
 	released.SetAnnotations(annotations)
 	released.SetManagedFields(slices.DeleteFunc(slices.Clone(crd.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == v1alpha1.FieldOwner && entry.Subresource == ""

@@ -62,13 +62,17 @@ func (r *Writer) Patch(ctx context.Context, desired client.Object, patch client.
 // Replaces reports whether the writer replaces an object, because the API server rejects only its immutable field with this error.
 func Replaces(desired client.Object, err error) bool {
 	field, replaceable := immutable[desired.GetObjectKind().GroupVersionKind().GroupKind()]
+	causes := InvalidFields(err)
+	return replaceable && len(causes) > 0 && !slices.ContainsFunc(causes, func(cause metav1.StatusCause) bool { return cause.Field != field })
+}
+
+// InvalidFields returns the fields that the API server rejects as invalid with an error.
+func InvalidFields(err error) []metav1.StatusCause {
 	rejected, isStatus := errors.AsType[*apierrors.StatusError](err)
-	if !replaceable || !isStatus || !apierrors.IsInvalid(err) {
-		return false
+	if !isStatus || !apierrors.IsInvalid(err) || rejected.Status().Details == nil {
+		return nil
 	}
-	details := rejected.Status().Details
-	return details != nil && len(details.Causes) > 0 &&
-		!slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool { return cause.Field != field })
+	return rejected.Status().Details.Causes
 }
 
 // replace deletes the object that has the name of the desired one, and applies the latter again.

@@ -55,9 +55,9 @@ func (o Outcome) observed(cluster *v1alpha1.ClusterAPI) int64 {
 	return min(cluster.Generation, cmp.Or(o.Generation, cluster.Generation))
 }
 
-// RecheckWithin causes the next reconcile after at most the given time.
+// RecheckWithin causes the next reconcile after at most the given time; 0 sets no limit.
 func (o *Outcome) RecheckWithin(limit time.Duration) {
-	if o.Recheck == 0 || o.Recheck > limit {
+	if limit > 0 && (o.Recheck == 0 || o.Recheck > limit) {
 		o.Recheck = limit
 	}
 }
