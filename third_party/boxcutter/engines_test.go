@@ -139,29 +139,3 @@ func TestNewRevisionEngine_UsesPhaseValidator(t *testing.T) {
 		t.Errorf("requests of the validator: %d, error: %v", asked.writes, err)
 	}
 }
-
-func TestReconcile_IdleRevisionRequests(t *testing.T) {
-	c := newServer()
-	engine, err := boxcutter.NewRevisionEngine(engineOptions(c))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rev := boxcutter.NewRevision("one", 1, []boxcutter.Phase{boxcutter.NewPhase("main", []client.Object{configMap("a"), configMap("b")})})
-	for _, step := range []struct {
-		requests int
-		options  []boxcutter.RevisionReconcileOption
-	}{
-		{4, nil},
-		{2, nil},
-		{0, []boxcutter.RevisionReconcileOption{boxcutter.WithoutDryRunOfUnchanged()}},
-	} {
-		c.writes = 0
-		result, err := engine.Reconcile(t.Context(), rev, step.options...)
-		if err != nil || !result.IsComplete() {
-			t.Fatalf("got %v, %v", result, err)
-		}
-		if c.writes != step.requests {
-			t.Errorf("%d writes and dry-runs, want %d", c.writes, step.requests)
-		}
-	}
-}

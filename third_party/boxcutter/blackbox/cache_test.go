@@ -29,11 +29,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"pkg.package-operator.run/boxcutter/managedcache"
@@ -403,16 +401,6 @@ func TestTrackingCache_ForbiddenKindComesBack(t *testing.T) {
 	s.shows(c, secretKind, "b")
 }
 
-func TestTrackingCache_WatchResumesAfterCut(t *testing.T) {
-	s := newStage(t)
-	c := s.cache("", cache.Options{})
-	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind)))
-	s.eventually("config maps are watched", func() bool { return len(s.watches.watched()) == 1 })
-	s.watches.cut("configmaps")
-	s.put(configMapKind, "a", nil)
-	s.shows(c, configMapKind, "a")
-}
-
 func TestTrackingCache_SurvivesOutage(t *testing.T) {
 	s := newStage(t)
 	s.put(configMapKind, "before", nil)
@@ -433,39 +421,6 @@ func TestTrackingCache_SurvivesOutage(t *testing.T) {
 	s.watches.setOut(false)
 	s.shows(c, secretKind, "before")
 	s.shows(c, configMapKind, "during")
-}
-
-func TestTrackingCache_RestartAfterStop(t *testing.T) {
-	s := newStage(t)
-	s.put(configMapKind, "a", nil)
-	q := s.queue()
-	for range 2 {
-		c, err := managedcache.NewTrackingCache(logr.Discard(), s.config(""), cache.Options{})
-		s.must(err)
-		// Kinds that are watched before the start are cached after it.
-		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
-		s.must(c.Source(byName()).Start(t.Context(), q))
-		if err := s.reads(c, configMapKind, "a"); !errors.As(err, new(*cache.ErrCacheNotStarted)) {
-			t.Errorf("reading before the start: %v", err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- c.Start(ctx) }()
-		s.eventually("the cache is started", func() bool { return c.WaitForCacheSync(t.Context()) })
-		s.must(s.reads(c, configMapKind, "a"))
-		s.comes(q, "create a")
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := s.reads(c, configMapKind, "a"); err == nil || apierrors.IsNotFound(err) {
-			t.Errorf("reading after the stop: %v", err)
-		}
-		if err := s.reads(c, serviceKind, "a"); err == nil || apierrors.IsNotFound(err) {
-			t.Errorf("reading another kind after the stop: %v", err)
-		}
-		s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
-	}
 }
 
 func (s *stage) definition(kind string) (*unstructured.Unstructured, schema.GroupVersionKind) {
@@ -507,34 +462,6 @@ func TestTrackingCache_CRDRemovedAndAdded(t *testing.T) {
 			// The mapper can be outdated.
 			return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && !slices.Contains(c.GetGVKs(), kind)
 		})
-	}
-}
-
-func TestTrackingCache_LabelFilter(t *testing.T) {
-	s := newStage(t)
-	ours := map[string]string{"team": "ours"}
-	s.put(configMapKind, "ours", ours)
-	s.put(configMapKind, "theirs", map[string]string{"team": "theirs"})
-	c := s.cache("", cache.Options{DefaultLabelSelector: labels.SelectorFromSet(ours)})
-	q := s.queue()
-	s.must(c.Source(byName()).Start(t.Context(), q))
-	s.shows(c, configMapKind, "ours")
-	if err := s.reads(c, configMapKind, "theirs"); !apierrors.IsNotFound(err) {
-		t.Errorf("reading an object without the label: %v", err)
-	}
-	label := func(name, team string) {
-		t.Helper()
-		patch := client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team))
-		s.must(s.user.Patch(t.Context(), s.object(configMapKind, name), patch))
-	}
-	label("theirs", "ours")
-	s.comes(q, "create theirs")
-	label("ours", "theirs")
-	s.comes(q, "delete ours")
-	counts, err := c.GetObjectsPerInformer(t.Context())
-	s.must(err)
-	if diff := cmp.Diff(map[schema.GroupVersionKind]int{configMapKind: 1}, counts); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 }
 
@@ -583,98 +510,4 @@ func TestTrackingCache_ConcurrentUsers(t *testing.T) {
 		t.Errorf("remaining informers: %v", got)
 	}
 	s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
-}
-
-// accounts is an access manager whose owners are service accounts. Each has its own permissions and sees the objects
-// with its name as a label.
-func (s *stage) accounts() managedcache.ObjectBoundAccessManager[*corev1.ServiceAccount] {
-	mapConfig := func(_ context.Context, owner *corev1.ServiceAccount, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
-		config.Impersonate.UserName = accountName(owner)
-		options.DefaultLabelSelector = labels.SelectorFromSet(labels.Set{"of": owner.Name})
-		return config, options, nil
-	}
-	config := s.config("")
-	m := managedcache.NewObjectBoundAccessManager(logr.Discard(), mapConfig, config, cache.Options{
-		Scheme: scheme.Scheme, DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
-	})
-	s.start(m)
-	return m
-}
-
-func accountName(account *corev1.ServiceAccount) string {
-	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
-}
-
-func (s *stage) account(name string) *corev1.ServiceAccount {
-	s.Helper()
-	out := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-	s.must(s.user.Create(s.Context(), out))
-	return out
-}
-
-func watcherNames(keys []managedcache.AccessManagerKey) string {
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = key.Name
-	}
-	return strings.Join(names, " ")
-}
-
-func TestAccessManager_PermissionsByOwner(t *testing.T) {
-	s := newStage(t)
-	rich, poor := s.account("rich"), s.account("poor")
-	s.put(configMapKind, "of-rich", map[string]string{"of": "rich"})
-	s.put(configMapKind, "of-poor", map[string]string{"of": "poor"})
-	s.grant(accountName(rich), "", "configmaps")
-	m := s.accounts()
-	q := s.queue()
-	s.must(m.Source(byName()).Start(t.Context(), q))
-	user, usedFor := s.watcher("user"), []client.Object{s.object(configMapKind, "")}
-	riches, err := m.GetWithUser(t.Context(), rich, user, usedFor)
-	s.must(err)
-	pennies, err := m.GetWithUser(t.Context(), poor, user, usedFor)
-	s.must(err)
-
-	s.shows(riches, configMapKind, "of-rich")
-	s.comes(q, "create of-rich")
-	if err := s.reads(riches, configMapKind, "of-poor"); !apierrors.IsNotFound(err) {
-		t.Errorf("an owner sees an object outside of its filter: %v", err)
-	}
-	s.must(s.reads(riches.UnfilteredReader(), configMapKind, "of-poor"))
-	s.must(riches.Create(t.Context(), s.object(configMapKind, "by-rich")))
-	for what, err := range map[string]error{
-		"reading":         s.reads(pennies, configMapKind, "of-poor"),
-		"reading live":    s.reads(pennies.UnfilteredReader(), configMapKind, "of-poor"),
-		"creating":        pennies.Create(t.Context(), s.object(configMapKind, "by-poor")),
-		"reading another": s.reads(riches, secretKind, "x"),
-	} {
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	s.grant(accountName(poor), "", "configmaps")
-	s.shows(pennies, configMapKind, "of-poor")
-	s.comes(q, "create of-poor")
-
-	watchers := m.GetWatchersForGVK(configMapKind)
-	if names := watcherNames(watchers); names != "poor rich user" {
-		t.Errorf("watchers: %v", watchers)
-	}
-	counts, err := m.CollectMetrics(t.Context())
-	s.must(err)
-	for owner, perKind := range counts {
-		if perKind[configMapKind] != 1 {
-			t.Errorf("%s: %v", owner.Name, perKind)
-		}
-	}
-	s.must(m.FreeWithUser(t.Context(), rich, user))
-	s.eventually("one watch is closed", func() bool { return len(s.watches.watched()) == 1 })
-	if watchers := m.GetWatchersForGVK(configMapKind); watcherNames(watchers) != "poor user" {
-		t.Errorf("watchers: %v", watchers)
-	}
-	s.must(m.FreeWithUser(t.Context(), poor, user))
-	s.eventually("the other watch is closed", func() bool { return len(s.watches.watched()) == 0 })
-	again, err := m.GetWithUser(t.Context(), rich, user, usedFor)
-	s.must(err)
-	s.shows(again, configMapKind, "of-rich")
 }

@@ -3,7 +3,6 @@
 package blackbox_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -213,57 +212,4 @@ func (b *env) collides(result machinery.RevisionResult, controller client.Object
 	if found != (controller != nil) || found && owner.UID != controller.GetUID() {
 		b.Errorf("conflicting owner: %v, want %v", owner, controller)
 	}
-}
-
-func TestCreateCollision_WithoutUnfilteredReader(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation, engine: func(o *boxcutter.RevisionEngineOptions) { o.UnfilteredReader = nil }})
-	settings := b.configMap("settings", "red")
-	b.create(settings)
-	revision := b.revision(1, b.owner("owner"), nil, phase("main", settings)).WithReconcileOptions(protections[2])
-	_, err := b.engine.Reconcile(t.Context(), revision)
-	collision, ok := errors.AsType[*machinery.CreateCollisionError](err)
-	if !ok || collision.Object().GetName() != "settings" {
-		t.Errorf("got %v, want a *CreateCollisionError", err)
-	}
-}
-
-// The cache can contain an object of another owner.
-func TestReconcile_LabelAloneIsNotOwnership(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		settings := b.configMap("settings", "red")
-		settings.SetLabels(map[string]string{managedByLabel: b.namespace})
-		b.create(settings)
-		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "blue")))
-		b.eventually("the cache has the object", func() bool { return b.read(b.cache, settings) != nil })
-		b.expectActions(b.reconcile(revision), machinery.ActionCollision)
-		b.expectActions(b.reconcile(revision, protections[1]), machinery.ActionUpdated)
-	})
-}
-
-func TestReconcile_RecreatesDeletedObject(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		settings := b.configMap("settings", "red")
-		revision := b.revision(1, b.owner("owner"), nil, phase("main", settings))
-		b.install(revision)
-		before := b.get(settings)
-		b.delete(settings)
-		b.expectActions(b.reconcile(revision), machinery.ActionCreated)
-		if got := b.get(settings); got.GetUID() == before.GetUID() {
-			b.Error("the object was not recreated")
-		}
-	})
-}
-
-func TestCollision_ProtectionByObjectAndPhase(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	one, two, three := b.configMap("one", "red"), b.configMap("two", "red"), b.configMap("three", "red")
-	for _, object := range []*unstructured.Unstructured{one, two, three} {
-		b.create(object)
-	}
-	adopt := boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)
-	first := phase("first", one, two).WithReconcileOptions(boxcutter.WithObjectReconcileOptions(one, adopt))
-	b.expectActions(b.reconcile(b.revision(1, b.owner("owner"), nil, first)), machinery.ActionUpdated, machinery.ActionCollision)
-	second := b.revision(1, b.owner("other"), nil, phase("second", three)).
-		WithReconcileOptions(boxcutter.WithPhaseReconcileOptions("second", adopt))
-	b.expectActions(b.reconcile(second), machinery.ActionUpdated)
 }

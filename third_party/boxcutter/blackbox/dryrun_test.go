@@ -9,11 +9,9 @@ import (
 	"testing"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
@@ -95,32 +93,6 @@ func TestDryRun_RejectedObjects(t *testing.T) {
 	}
 }
 
-func TestValidation_ReportsAllObjectsOfAPhase(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	wrong := func(name string) *unstructured.Unstructured {
-		return b.object(`{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 99999}]}}`, name)
-	}
-	err := b.refused(b.revision(1, b.owner("owner"), nil, phase("first", wrong("a"), b.configMap("b", "red"), wrong("c")), phase("second", wrong("d"))))
-	found, ok := errors.AsType[validation.PhaseValidationError](err)
-	if p, isPointer := errors.AsType[*validation.PhaseValidationError](err); isPointer {
-		found, ok = *p, true
-	}
-	if !ok {
-		t.Fatalf("got a %T", err)
-	}
-	var names []string
-	for _, object := range found.Objects {
-		names = append(names, object.ObjectRef.Name)
-	}
-	if diff := cmp.Diff([]string{"a", "c"}, names); diff != "" || found.PhaseName != "first" {
-		t.Errorf("rejected objects (-want +got):\n%s", diff)
-	}
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) || len(status.Status().Details.Causes) == 0 {
-		t.Errorf("the causes are missing: %v", err)
-	}
-}
-
 func TestDryRun_ImmutableFieldUntilReplaced(t *testing.T) {
 	eachOwnership(t, func(b *env) {
 		owner := b.owner("owner")
@@ -165,92 +137,6 @@ func TestDryRun_PhaseWithItsOwnKindAndNamespace(t *testing.T) {
 	b.requests.take()
 	b.expectActions(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
 	b.expectRequests(map[string]int{})
-}
-
-func TestValidation_StaticFindingsSendNoRequest(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: ownerless})
-	settings := func(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
-		out := b.configMap("settings", "red")
-		change(out)
-		return out
-	}
-	keep := func(*unstructured.Unstructured) {}
-	tests := map[string]struct {
-		phases []boxcutter.Phase
-		is     func(error) bool
-	}{
-		"twice in a phase": {[]boxcutter.Phase{phase("main", settings(keep), settings(keep))}, duplicated("main")},
-		"in two phases":    {[]boxcutter.Phase{phase("b", settings(keep)), phase("a", settings(keep))}, duplicated("a", "b")},
-		"phase name": {[]boxcutter.Phase{phase("Not A Name", settings(keep))}, func(err error) bool {
-			invalid, ok := errors.AsType[validation.PhaseNameInvalidError](err)
-			return ok && invalid.PhaseName == "Not A Name"
-		}},
-		"no kind":           {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetKind("") }))}, faulty("kind")},
-		"no apiVersion":     {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetAPIVersion("") }))}, faulty("apiVersion")},
-		"uid":               {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
-		"generation":        {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetGeneration(1) }))}, faulty("metadata.generation")},
-		"generateName":      {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetGenerateName("x") }))}, faulty("metadata.generateName")},
-		"resourceVersion":   {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetResourceVersion("1") }))}, faulty("metadata.resourceVersion")},
-		"finalizers":        {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"x"}) }))}, faulty("metadata.finalizers")},
-		"owner references":  {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetOwnerReferences([]metav1.OwnerReference{{Name: "x"}}) }))}, faulty("metadata.ownerReferences")},
-		"in a later phase":  {[]boxcutter.Phase{phase("first", b.configMap("other", "red")), phase("main", settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
-		"in the same phase": {[]boxcutter.Phase{phase("main", b.configMap("other", "red"), settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
-	}
-	for name, test := range tests {
-		b.within(name, func(b *env) {
-			b.requests.take()
-			result := b.reconcile(b.revision(1, nil, nil, test.phases...))
-			if err := result.GetValidationError(); err == nil || !test.is(err) || result.InTransition() || result.HasProgressed() || len(result.GetPhases()) > 0 {
-				b.Errorf("got %v\n%s", err, result)
-			}
-			b.expectRequests(map[string]int{})
-		})
-	}
-}
-
-func duplicated(phases ...string) func(error) bool {
-	return func(err error) bool {
-		found, ok := errors.AsType[validation.PhaseObjectDuplicationError](err)
-		return ok && slices.Equal(found.PhaseNames, phases)
-	}
-}
-
-func faulty(path string) func(error) bool {
-	return func(err error) bool {
-		found, ok := errors.AsType[*field.Error](err)
-		return ok && found.Field == path
-	}
-}
-
-// inNamespace restricts a revision's objects to the namespace of its owner.
-func inNamespace(o *boxcutter.RevisionEngineOptions) {
-	o.PhaseValidator = validation.NewNamespacedPhaseValidator(o.RestMapper, o.Writer)
-}
-
-func TestValidation_NamespacedOwnerIsConfined(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation, engine: inNamespace})
-	owner := b.owner("owner")
-	elsewhere := b.configMap("settings", "red")
-	elsewhere.SetNamespace("default")
-	err := b.refused(b.revision(1, owner, nil, phase("main", elsewhere)))
-	if found, ok := errors.AsType[validation.MustBeInNamespaceError](err); !ok || found.ExpectedNamespace != b.namespace || found.ActualNamespace != "default" {
-		t.Errorf("got %v", err)
-	}
-	wide := b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}, rules: []}`, b.namespace)
-	err = b.refused(b.revision(1, owner, nil, phase("main", wide)))
-	if _, ok := errors.AsType[validation.MustBeNamespaceScopedResourceError](err); !ok {
-		t.Errorf("got %v", err)
-	}
-	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"))))
-}
-
-func TestValidation_ClusterOwnerMayHaveAnyObject(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation, engine: inNamespace})
-	owner := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, b.namespace)
-	owner.SetUID(b.get(owner).GetUID())
-	wide := b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}, rules: []}`, b.namespace)
-	b.removeAtEnd(wide)
-	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"), wide)))
 }
 
 func TestValidation_MissingNamespace(t *testing.T) {

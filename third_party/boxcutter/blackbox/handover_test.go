@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
@@ -67,41 +66,6 @@ func (b *env) removes(revision boxcutter.Revision, opts ...boxcutter.RevisionTea
 	b.catchUp(revision)
 }
 
-func TestHandover_AllObjectsProgressed(t *testing.T) {
-	eachOwner(t, func(b *env) {
-		one, two := b.owner("one"), b.owner("two")
-		objects := func() []boxcutter.Phase {
-			return []boxcutter.Phase{phase("first", b.configMap("a", "red")), phase("second", b.configMap("b", "red"))}
-		}
-		first, second := b.revision(1, one, siblings(two), objects()...), b.revision(2, two, siblings(one), objects()...)
-		b.install(first)
-		b.install(second)
-		result := b.reconcile(first)
-		b.expectActions(result, machinery.ActionProgressed, machinery.ActionProgressed)
-		if !result.HasProgressed() || !result.IsComplete() || result.InTransition() {
-			b.Errorf("the revision has not progressed:\n%s", result)
-		}
-	})
-}
-
-func TestHandover_SameOwnerLowerNumber(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		owner := b.owner("owner")
-		for _, number := range []int64{1, 5, 12} {
-			b.install(b.revision(number, owner, nil, phase("main", b.configMap("settings", "red"))))
-		}
-		if got := b.get(b.configMap("settings", "")).GetAnnotations()[revisionMark]; got != "12" {
-			b.Errorf("the object has revision %s", got)
-		}
-		older := b.revision(9, owner, nil, phase("main", b.configMap("settings", "blue")))
-		b.expectActions(b.reconcile(older), machinery.ActionUpdated)
-		b.removes(older)
-		if b.get(b.configMap("settings", "")) != nil {
-			b.Error("the object of the older revision is still present")
-		}
-	})
-}
-
 // The drift repair of the older revision must not modify an object of the newer revision, even with an outdated cache.
 func TestHandover_OldCacheDoesNotTakeBack(t *testing.T) {
 	eachOwner(t, func(b *env) {
@@ -123,20 +87,6 @@ func TestHandover_OldCacheDoesNotTakeBack(t *testing.T) {
 			b.Errorf("the older revision changed the object: %v", got)
 		}
 	})
-}
-
-func TestHandover_SiblingClassifier(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	one, two := b.owner("one"), b.owner("two")
-	b.install(b.revision(1, one, nil, phase("main", b.configMap("settings", "red"))))
-	second := func() boxcutter.RevisionBuilder {
-		return b.revision(2, two, nil, phase("main", b.configMap("settings", "red")))
-	}
-	b.expectActions(b.reconcile(second()), machinery.ActionCollision)
-	b.expectActions(b.reconcile(second(), boxcutter.WithSiblingOwners([]client.Object{two})), machinery.ActionCollision)
-	controller, _ := annotation.strategy.GetController(b.get(b.configMap("settings", "")))
-	classifier := boxcutter.WithSiblingOwnerRefs([]metav1.OwnerReference{controller})
-	b.expectActions(b.reconcile(second().WithReconcileOptions(classifier)), machinery.ActionUpdated)
 }
 
 // frozen returns one object in an earlier state.

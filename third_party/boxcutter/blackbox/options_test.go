@@ -285,24 +285,6 @@ func TestWithoutDryRunOfUnchanged_Requests(t *testing.T) {
 	})
 }
 
-// crd creates a definition of a kind in the env's own group. It is deleted at the end of the test.
-func (b *env) crd(kind, scope string) *unstructured.Unstructured {
-	plural := strings.ToLower(kind) + "s"
-	group := b.namespace + ".example.com"
-	crd := b.object(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s}, spec: {
-		group: %[2]s, scope: %[3]s, names: {kind: %[4]s, plural: %[1]s, singular: %[5]s},
-		versions: [
-			{name: v1alpha1, served: false, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}},
-			{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`,
-		plural, group, scope, kind, strings.ToLower(kind))
-	b.Cleanup(func() {
-		if err := b.user.Delete(b.Context(), crd.DeepCopy()); err != nil && !apierrors.IsNotFound(err) && b.Context().Err() == nil {
-			b.Errorf("deleting a definition: %v", err)
-		}
-	})
-	return crd
-}
-
 // portable is an option of code that also compiles against the original.
 type portable struct{ limit int }
 

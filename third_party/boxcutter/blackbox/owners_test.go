@@ -77,15 +77,6 @@ func TestNativeOwner_GarbageCollectorKeepsHandedOver(t *testing.T) {
 	b.eventually("the object is deleted with the newer owner", func() bool { return b.gone(passed) })
 }
 
-func TestNativeOwner_RejectsOtherNamespace(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: native})
-	elsewhere := newEnv(t, envOptions{ownership: native})
-	revision := b.revision(1, elsewhere.owner("owner"), nil, phase("main", b.configMap("one", "red")))
-	if result, err := b.engine.Reconcile(t.Context(), revision); err == nil || !b.gone(b.configMap("one", "red")) {
-		t.Errorf("got %v\n%s", err, result)
-	}
-}
-
 func TestAnnotationOwner_GarbageCollectorIgnoresIt(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	elsewhere := newEnv(t, envOptions{ownership: annotation})
@@ -188,56 +179,6 @@ func (b *env) manager(c *calls, add func(*builder.Builder)) {
 	b.Cleanup(func() { cancel(); running.Wait() })
 	if !mgr.GetCache().WaitForCacheSync(b.Context()) {
 		b.Fatal("the manager's cache did not start")
-	}
-}
-
-func TestEnqueueRequestForOwner_InRunningManager(t *testing.T) {
-	strategy := ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)
-	for name, test := range map[string]struct {
-		controllersOnly bool
-		// sees is the expected number of calls for an owner that is not the controller.
-		others bool
-	}{"all owners": {false, true}, "controllers only": {true, false}} {
-		t.Run(name, func(t *testing.T) {
-			b := newEnv(t, envOptions{ownership: annotation})
-			c := &calls{count: map[string]int{}}
-			b.manager(c, func(builder *builder.Builder) {
-				builder.Watches(&corev1.ConfigMap{}, strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, test.controllersOnly))
-			})
-			chief, other, late := b.owner("chief"), b.owner("other"), b.owner("late")
-			one := b.configMap("one", "red")
-			b.must(strategy.SetControllerReference(chief, one))
-			b.must(strategy.SetOwnerReference(other, one))
-			step := func(what string, do func(), owners ...string) {
-				t.Helper()
-				before := map[string]int{}
-				for _, owner := range owners {
-					before[owner] = c.of(owner)
-				}
-				do()
-				for _, owner := range owners {
-					b.eventually(owner+" is called after the object is "+what, func() bool { return c.of(owner) > before[owner] })
-				}
-				c.settle()
-			}
-			step("created", func() { b.create(one) }, "chief")
-			step("updated", func() { b.edit(one, `{"data":{"color":"blue"}}`) }, "chief")
-			step("handed over", func() {
-				changed := b.get(one)
-				strategy.ReleaseController(changed)
-				strategy.RemoveOwner(chief, changed)
-				b.must(strategy.SetControllerReference(late, changed))
-				b.must(b.user.Update(t.Context(), changed))
-			}, "chief", "late")
-			calledChief := c.of("chief")
-			step("deleted", func() { b.must(b.user.Delete(t.Context(), one.DeepCopy())) }, "late")
-			if c.of("chief") != calledChief {
-				t.Error("a call for an owner that the object no longer has")
-			}
-			if seen := c.of("other") > 0; seen != test.others {
-				t.Errorf("%d calls for an owner that is not the controller", c.of("other"))
-			}
-		})
 	}
 }
 

@@ -46,7 +46,8 @@ func (b *env) replicas(name string, count int, node string) *unstructured.Unstru
 
 func TestReconcile_PhasesWaitForProbes(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
-	crd := b.crd("Widget", "Namespaced")
+	crd := b.definition("Widget")
+	b.removeAtEnd(crd)
 	widget := b.object(`{apiVersion: %s.example.com/v1, kind: Widget, metadata: {name: first}}`, b.namespace)
 	widget.SetNamespace(b.namespace)
 	deployment := b.replicas("controller", 2, "node")
@@ -91,7 +92,9 @@ func TestRollout_UnavailableDeploymentHoldsPhase(t *testing.T) {
 
 func TestRollout_CRDWithTakenNamesHoldsPhase(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
-	first, second := b.crd("Widget", "Namespaced"), b.crd("Gadget", "Namespaced")
+	first, second := b.definition("Widget"), b.definition("Gadget")
+	b.removeAtEnd(first)
+	b.removeAtEnd(second)
 	b.must(unstructured.SetNestedField(second.Object, "widget", "spec", "names", "singular"))
 	b.create(first)
 	b.eventually("the names of the first are accepted", func() bool {

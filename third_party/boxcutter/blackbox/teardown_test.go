@@ -18,74 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const finalizer = "example.com/wait"
-
-func (b *env) three(owner client.Object) boxcutter.RevisionBuilder {
-	return b.revision(1, owner, nil, phase("first", b.configMap("a", "red")),
-		phase("second", b.configMap("b", "red"), b.configMap("c", "red")), phase("third", b.configMap("d", "red")))
-}
-
-// addFinalizer delays the deletion of an object until it is released.
-func (b *env) addFinalizer(name string) {
-	b.Helper()
-	b.edit(b.configMap(name, ""), `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
-}
-
-func (b *env) removeFinalizer(name string) {
-	b.Helper()
-	b.must(b.user.Patch(b.Context(), b.configMap(name, ""), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
-	b.catchUpWith(b.configMap(name, ""))
-}
-
-// progress is the progress of a teardown.
-type progress struct {
-	Active        string
-	Waiting, Gone []string
-	Deleted       []string
-}
-
-func TestTeardown_PhasesInReverseOrder(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		revision := b.three(b.owner("owner"))
-		b.install(revision)
-		b.addFinalizer("d")
-		b.addFinalizer("b")
-		b.requests.take()
-
-		step := func(want progress) {
-			b.Helper()
-			b.catchUp(revision)
-			result := b.teardown(revision)
-			active, _ := result.GetActivePhaseName()
-			got := progress{Active: active, Waiting: result.GetWaitingPhaseNames(), Gone: result.GetGonePhaseNames(), Deleted: b.deleted()}
-			if diff := cmp.Diff(want, got, equateEmpty); diff != "" || result.IsComplete() != (want.Active == "") {
-				b.Errorf("progress (-want +got):\n%s\n%s", diff, result)
-			}
-		}
-		step(progress{Active: "third", Waiting: []string{"first", "second"}, Deleted: []string{"d"}})
-		step(progress{Active: "third", Waiting: []string{"first", "second"}})
-		b.removeFinalizer("d")
-		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}, Deleted: []string{"b", "c"}})
-		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}})
-		b.removeFinalizer("b")
-		step(progress{Active: "first", Gone: []string{"second", "third"}, Deleted: []string{"a"}})
-		step(progress{Gone: []string{"first", "second", "third"}})
-	})
-}
-
-var equateEmpty = cmp.Transformer("empty", func(names []string) []string { return slices.Concat([]string{}, names) })
-
-// deleted returns the names in delete requests since the last call.
-func (b *env) deleted() []string {
-	var out []string
-	for _, request := range b.requests.take() {
-		if request.verb == "delete" {
-			out = append(out, request.path[len(request.path)-1:])
-		}
-	}
-	return out
-}
-
 func TestTeardown_DeletesTheObjectThatWasRead(t *testing.T) {
 	eachOwnership(t, func(b *env) {
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
@@ -145,60 +77,6 @@ func TestTeardown_KeepsObjectWithNewOwner(t *testing.T) {
 	}
 }
 
-func TestTeardown_AbsentObjects(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		gadget := b.object(`{apiVersion: example.com/v1, kind: Gadget, metadata: {name: x, namespace: %s}}`, b.namespace)
-		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"), gadget))
-		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
-			if result := b.teardown(revision, opts...); !result.IsComplete() {
-				b.Errorf("the teardown is not complete:\n%s", result)
-			}
-		}
-		if got := b.requests.writes(); len(got) > 0 {
-			b.Errorf("writes: %v", got)
-		}
-	})
-}
-
-func TestTeardown_KeepsObjectsOfOthers(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		settings := b.configMap("settings", "red")
-		b.create(settings)
-		before := b.get(settings)
-		revision := b.revision(1, b.owner("owner"), nil, phase("main", settings))
-		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
-			if result := b.teardown(revision, opts...); !result.IsComplete() {
-				b.Errorf("the teardown is not complete:\n%s", result)
-			}
-		}
-		b.unchanged(before)
-	})
-}
-
-func TestTeardown_NonControllerOwnerIsRemoved(t *testing.T) {
-	for _, ownership := range []ownership{native, annotation} {
-		t.Run(ownership.name, func(t *testing.T) {
-			b := newEnv(t, envOptions{ownership: ownership})
-			one, two := b.owner("one"), b.owner("two")
-			settings := b.configMap("settings", "red")
-			b.install(b.revision(1, one, nil, phase("main", settings)))
-			b.install(b.revision(2, two, siblings(one), phase("main", settings)))
-			if !isOwner(one, b.get(settings)) {
-				t.Fatal("the first owner is no longer an owner, so the test has no effect")
-			}
-			b.requests.take()
-			if result := b.teardown(b.revision(1, one, nil, phase("main", settings))); !result.IsComplete() {
-				t.Errorf("the teardown is not complete:\n%s", result)
-			}
-			b.expectRequests(map[string]int{"patch": 1})
-			got := b.get(settings)
-			if isOwner(one, got) || !ownership.strategy.IsController(two, got) || got.GetAnnotations()[revisionMark] != "2" {
-				t.Errorf("owners: %v, want only the first one removed", got.Object["metadata"])
-			}
-		})
-	}
-}
-
 func TestTeardown_OrphanRemovesMetadata(t *testing.T) {
 	eachOwnership(t, func(b *env) {
 		owner := b.owner("owner")
@@ -237,31 +115,6 @@ func (b *env) isOrphan(settings *unstructured.Unstructured, owner client.Object)
 	}
 }
 
-// An owner that is deleted with propagation Orphan has a finalizer for it.
-func TestTeardown_OwnerDeletedWithOrphan(t *testing.T) {
-	for _, ownership := range []ownership{native, annotation} {
-		t.Run(ownership.name, func(t *testing.T) {
-			b := newEnv(t, envOptions{ownership: ownership})
-			owner := b.owner("owner")
-			settings := b.configMap("settings", "red")
-			settings.SetLabels(map[string]string{"app": "web"})
-			settings.SetAnnotations(map[string]string{"note": "kept"})
-			b.install(b.revision(1, owner, nil, phase("main", settings)))
-
-			deleted, _ := owner.DeepCopyObject().(client.Object)
-			deleted.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
-			revision := b.revision(1, deleted, nil, phase("main", settings))
-			if result := b.teardown(revision); !result.IsComplete() {
-				t.Errorf("the teardown is not complete:\n%s", result)
-			}
-			b.isOrphan(settings, owner)
-			b.must(b.user.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
-			b.eventually("the owner is gone", func() bool { return b.get(owner) == nil })
-			b.isOrphan(settings, owner)
-		})
-	}
-}
-
 func TestTeardown_WriterMakesTheWrites(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
@@ -274,25 +127,6 @@ func TestTeardown_WriterMakesTheWrites(t *testing.T) {
 	b.expectRequests(map[string]int{})
 	if b.get(b.configMap("b", "")) != nil || b.get(b.configMap("a", "")).GetAnnotations()[revisionMark] != "" {
 		t.Error("no writes")
-	}
-}
-
-func TestTeardown_ContinuesAfterInterruption(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	revision := b.three(b.owner("owner"))
-	b.install(revision)
-	b.addFinalizer("c")
-	b.teardown(revision)
-	b.catchUp(revision)
-	b.teardown(revision)
-	b.catchUp(revision)
-	b.restart()
-	b.removeFinalizer("c")
-	b.removes(revision)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if b.get(b.configMap(name, "")) != nil {
-			t.Errorf("%s still exists", name)
-		}
 	}
 }
 

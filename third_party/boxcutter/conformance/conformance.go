@@ -140,10 +140,11 @@ func newEnv(t *testing.T, config *rest.Config, factory Factory) *Env {
 	return e
 }
 
-// writes records the writes of a client, except dry runs.
+// writes records the writes of a client, and counts its dry runs.
 type writes struct {
-	mu    sync.Mutex
-	noted []string
+	mu      sync.Mutex
+	noted   []string
+	dryRuns int
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -152,11 +153,15 @@ func (fn roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retu
 
 func (w *writes) record(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == "" {
-			w.mu.Lock()
+		w.mu.Lock()
+		switch {
+		case r.Method == http.MethodGet:
+		case r.URL.Query().Get("dryRun") != "":
+			w.dryRuns++
+		default:
 			w.noted = append(w.noted, r.Method+" "+r.URL.Path)
-			w.mu.Unlock()
 		}
+		w.mu.Unlock()
 		return next.RoundTrip(r)
 	})
 }
@@ -166,7 +171,7 @@ func (w *writes) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.noted
-	w.noted = nil
+	w.noted, w.dryRuns = nil, 0
 	return out
 }
 

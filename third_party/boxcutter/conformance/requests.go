@@ -4,8 +4,6 @@ package conformance
 
 import (
 	"fmt"
-	"net/http"
-	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,13 +100,12 @@ func Costs(t *testing.T, config *rest.Config, factory Factory) []Cost {
 	t.Helper()
 	var out []Cost
 	for _, cost := range costs {
-		counted := &counter{}
-		measured := rest.CopyConfig(config)
-		measured.Wrap(counted.count)
-		action := cost.prepare(newEnv(t, measured, factory))
-		counted.clear()
+		e := newEnv(t, config, factory)
+		action := cost.prepare(e)
+		e.writes.take()
 		action()
-		out = append(out, Cost{cost.situation, counted.String()})
+		dryRuns := e.writes.dryRuns
+		out = append(out, Cost{cost.situation, fmt.Sprintf("%d + %d", dryRuns, len(e.writes.take()))})
 	}
 	return out
 }
@@ -143,38 +140,4 @@ func (e *Env) deployment(name string) *unstructured.Unstructured {
 			}}}},
 		},
 	}}
-}
-
-// counter counts writes and dry runs.
-type counter struct {
-	mu              sync.Mutex
-	writes, dryRuns int
-}
-
-func (c *counter) count(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		c.mu.Lock()
-		switch {
-		case r.Method == http.MethodGet:
-		case r.URL.Query().Get("dryRun") != "":
-			c.dryRuns++
-		default:
-			c.writes++
-		}
-		c.mu.Unlock()
-		return next.RoundTrip(r)
-	})
-}
-
-func (c *counter) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writes, c.dryRuns = 0, 0
-}
-
-// String returns the counts.
-func (c *counter) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return fmt.Sprintf("%d + %d", c.dryRuns, c.writes)
 }

@@ -309,10 +309,7 @@ const gadgets = `{
 	}}
 }`
 
-const (
-	itemsByName = `{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}}`
-	itemsAsOne  = `{"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}}`
-)
+const itemsByName = `{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}}`
 
 // schemaServer serves the schema of one group version and counts the requests.
 type schemaServer struct {

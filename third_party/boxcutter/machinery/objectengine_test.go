@@ -188,57 +188,7 @@ func TestReconcile_MarksCreatedObjects(t *testing.T) {
 	}
 }
 
-func TestReconcile_FirstApplyMigratesCreatedFields(t *testing.T) {
-	c := newCluster(t)
-	want := [][]string{{"create"}, {"migrate", "apply"}, {"apply"}}
-	for i := range want {
-		c.reconcile(t, int64(i+1), configMap(t), one)
-		if diff := cmp.Diff(want[i], c.took()); diff != "" {
-			t.Errorf("writes of revision %d (-want +got):\n%s", i+1, diff)
-		}
-	}
-	for _, entry := range c.get(t, configMap(t)).GetManagedFields() {
-		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
-			t.Errorf("managed fields of %s %s, want only applied ones", entry.Operation, entry.Manager)
-		}
-	}
-}
-
-func TestReconcile_RemovesDroppedFields(t *testing.T) {
-	c := newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	c.edit(t, configMap(t), `{"data":{"theirs":"stays"}}`)
-	next := configMap(t)
-	unstructured.RemoveNestedField(next.Object, "data", "size")
-	c.reconcile(t, 2, next, ownedBy("two"), siblingOf("one"))
-	data, _, _ := unstructured.NestedStringMap(c.get(t, next).Object, "data")
-	if diff := cmp.Diff(map[string]string{"color": "red", "theirs": "stays"}, data); diff != "" {
-		t.Errorf("data (-want +got):\n%s", diff)
-	}
-}
-
-func TestReconcile_CollisionNamesController(t *testing.T) {
-	c := newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("two"))
-	result := c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	collision, ok := result.(machinery.ObjectResultCollision)
-	if !ok {
-		t.Fatalf("got a %T", result)
-	}
-	controller, found := collision.ConflictingOwner()
-	if !found || controller.UID != owner("two").UID || collision.Success() {
-		t.Errorf("the conflicting owner is %v", controller)
-	}
-}
-
 func TestReconcile_ObjectMissingInReader(t *testing.T) {
-	t.Run("collision with another owner", func(t *testing.T) {
-		c := newCluster(t, configMap(t))
-		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
-		if err != nil || result.Action() != machinery.ActionCollision {
-			t.Errorf("got %v, %v", result, err)
-		}
-	})
 	t.Run("collision while paused", func(t *testing.T) {
 		c := newCluster(t, configMap(t))
 		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"), types.WithPaused{})
@@ -254,14 +204,6 @@ func TestReconcile_ObjectMissingInReader(t *testing.T) {
 			t.Errorf("got %v, %v", result, err)
 		}
 	})
-	t.Run("error without an unfiltered reader", func(t *testing.T) {
-		c := newCluster(t, configMap(t))
-		_, err := c.engineReading(nothing{}, nil).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
-		collision, ok := errors.AsType[*machinery.CreateCollisionError](err)
-		if !ok || collision.Object().GetName() != "settings" {
-			t.Errorf("got %v", err)
-		}
-	})
 }
 
 // lagging is a reader that returns an outdated object.
@@ -273,46 +215,6 @@ type lagging struct {
 func (l lagging) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	l.object.DeepCopyInto(obj.(*unstructured.Unstructured))
 	return nil
-}
-
-func TestReconcile_OutdatedReader(t *testing.T) {
-	c := newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	old := lagging{object: c.get(t, configMap(t))}
-	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
-
-	t.Run("error without an unfiltered reader", func(t *testing.T) {
-		_, err := c.engineReading(old, nil).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
-		if !apierrors.IsConflict(err) {
-			t.Errorf("got %v, want a conflict", err)
-		}
-	})
-	t.Run("repaired by the unfiltered reader", func(t *testing.T) {
-		result, err := c.engineReading(old, c.Client).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
-		if err != nil || result.Action() != machinery.ActionIdle {
-			t.Errorf("got %v, %v", result, err)
-		}
-	})
-}
-
-func TestReconcile_ObjectDeletedBeforeApplyIsCreated(t *testing.T) {
-	c := newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	old := lagging{object: c.get(t, configMap(t))}
-	if err := c.Delete(t.Context(), configMap(t)); err != nil {
-		t.Fatal(err)
-	}
-	// An API server returns a conflict for an apply with the resource version of a deleted object.
-	c.before = func(verb string, obj any) error {
-		if verb == "apply" {
-			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("it is gone"))
-		}
-		return nil
-	}
-	result, err := c.engineReading(old, c.Client).Reconcile(t.Context(), 2, configMap(t), ownedBy("one"))
-	if err != nil || result.Action() != machinery.ActionCreated || c.get(t, configMap(t)) == nil {
-		t.Errorf("got %v, %v", result, err)
-	}
 }
 
 func TestReconcile_OutdatedReaderDoesNotRestoreOwners(t *testing.T) {
@@ -498,53 +400,6 @@ func TestTeardown_BySituation(t *testing.T) {
 	}
 }
 
-func TestTeardown_OrphanRemovesOwnMetadataOnly(t *testing.T) {
-	c := newCluster(t)
-	desired := configMap(t)
-	desired.SetLabels(map[string]string{"app": "x"})
-	desired.SetAnnotations(map[string]string{"note": "y"})
-	c.reconcile(t, 1, desired, ownedBy("one"))
-	if _, err := c.engine().Teardown(t.Context(), 1, desired, ownedBy("one"), types.WithOrphan()); err != nil {
-		t.Fatal(err)
-	}
-	got := c.get(t, desired)
-	if diff := cmp.Diff(map[string]string{"app": "x"}, got.GetLabels()); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"note": "y"}, got.GetAnnotations()); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
-	if len(got.GetOwnerReferences()) > 0 {
-		t.Errorf("remaining owners: %v", got.GetOwnerReferences())
-	}
-}
-
-func TestTeardown_ReleaseCausesNoDrift(t *testing.T) {
-	c := newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
-	if _, err := c.engine().Teardown(t.Context(), 1, configMap(t), ownedBy("one")); err != nil {
-		t.Fatal(err)
-	}
-	if result := c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one")); result.Action() != machinery.ActionIdle {
-		t.Errorf("action is %s, want Idle", result.Action())
-	}
-}
-
-func TestTeardown_UsesTeardownWriter(t *testing.T) {
-	c, other := newCluster(t), newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	c.took()
-	// The other cluster has no such object, so the delete request reports it as gone.
-	gone, err := c.engine().Teardown(t.Context(), 1, configMap(t), ownedBy("one"), types.WithTeardownWriter(other.Client))
-	if err != nil || !gone || len(c.took()) > 0 || c.get(t, configMap(t)) == nil {
-		t.Errorf("gone: %t, error: %v", gone, err)
-	}
-	if diff := cmp.Diff([]string{"delete"}, other.took()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-}
-
 // A cache that has not seen the adoption by a revision must not make its teardown release
 // the object, because the object would stay in the cluster.
 func TestTeardown_OutdatedCacheReleasesNothing(t *testing.T) {
@@ -651,20 +506,5 @@ func TestTeardown_ReleasePreconditions(t *testing.T) {
 				t.Errorf("controller is %v, want three", controller)
 			}
 		})
-	}
-}
-
-func TestTeardown_DeletePreconditions(t *testing.T) {
-	c := newCluster(t)
-	c.reconcile(t, 1, configMap(t), ownedBy("one"))
-	old := lagging{object: c.get(t, configMap(t))}
-	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
-
-	if _, err := c.engineReading(old, nil).Teardown(t.Context(), 1, configMap(t), ownedBy("one")); !apierrors.IsConflict(err) {
-		t.Errorf("got %v, want a conflict", err)
-	}
-	gone, err := c.engineReading(old, c.Client).Teardown(t.Context(), 1, configMap(t), ownedBy("one"))
-	if err != nil || !gone || c.get(t, configMap(t)) == nil {
-		t.Errorf("gone: %t, error: %v; want the object retained for its new owner", gone, err)
 	}
 }

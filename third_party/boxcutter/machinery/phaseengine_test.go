@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -136,23 +135,6 @@ func TestPhaseReconcile_TooManyRequestsEndsAggregation(t *testing.T) {
 	}
 }
 
-func TestPhaseReconcile_ConcurrentKeepsOrder(t *testing.T) {
-	c := newCluster(t)
-	var names, want []string
-	for i := range 40 {
-		names = append(names, fmt.Sprintf("n%02d", i))
-		want = append(want, fmt.Sprintf("n%02d: Created", i))
-	}
-	result, err := machinery.NewPhaseEngine(c.engine(), nil).
-		Reconcile(t.Context(), 1, types.NewPhase("main", named(t, names...)), types.WithConcurrency(8))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, actions(result)); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
-}
-
 func TestPhaseReconcile_Validation(t *testing.T) {
 	t.Run("a finding is a result, and nothing is written", func(t *testing.T) {
 		c := newCluster(t)
@@ -216,22 +198,6 @@ func TestPhaseReconcile_Validation(t *testing.T) {
 			t.Errorf("shown (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestPhaseReconcile_PausedWithNamespaceOfSamePhase(t *testing.T) {
-	c := newCluster(t)
-	c.before = failOn(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "fresh"), "inside")
-	phase := types.NewPhase("main", []client.Object{
-		object(t, `{apiVersion: v1, kind: Namespace, metadata: {name: fresh}}`),
-		object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: inside, namespace: fresh}}`),
-	})
-	result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase, types.WithPaused{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"fresh: Created", "inside: Created"}, actions(result)); diff != "" || result.IsComplete() {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
 }
 
 func TestPhaseReconcile_ObjectOptionsOverridePhase(t *testing.T) {
@@ -322,12 +288,15 @@ Waiting Objects:
 
 func TestPhaseTeardown_Errors(t *testing.T) {
 	broken := errors.New("broken")
+	aggregate := []types.PhaseTeardownOption{types.WithAggregatePhaseTeardownErrors()}
 	tests := map[string]struct {
+		failure error
 		options []types.PhaseTeardownOption
 		waiting int
 	}{
-		"the first error ends the step":    {waiting: 1},
-		"errors are aggregated on request": {waiting: 2, options: []types.PhaseTeardownOption{types.WithAggregatePhaseTeardownErrors()}},
+		"the first error ends the step":     {failure: broken, waiting: 1},
+		"errors are aggregated on request":  {failure: broken, waiting: 2, options: aggregate},
+		"TooManyRequests ends the step too": {failure: apierrors.NewTooManyRequests("slow down", 1), waiting: 1, options: aggregate},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -337,9 +306,9 @@ func TestPhaseTeardown_Errors(t *testing.T) {
 			if _, err := engine.Reconcile(t.Context(), 1, phase); err != nil {
 				t.Fatal(err)
 			}
-			c.before = failOn(broken, "b")
+			c.before = failOn(test.failure, "b")
 			result, err := engine.Teardown(t.Context(), 1, phase, test.options...)
-			if !errors.Is(err, broken) || result.IsComplete() || len(result.Waiting()) != test.waiting {
+			if !errors.Is(err, test.failure) || result.IsComplete() || len(result.Waiting()) != test.waiting {
 				t.Errorf("got %v, %v", result, err)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
@@ -82,39 +81,6 @@ Phases:
 	c.edit(t, named(t, "b")[0], `{"metadata":{"annotations":{"ready":"yes"}}}`)
 	if result := reconcileRevision(t, c, rev); !result.IsComplete() || result.InTransition() || result.HasProgressed() {
 		t.Errorf("got %s", result)
-	}
-}
-
-func TestRevisionReconcile_Upgrade(t *testing.T) {
-	c := newCluster(t)
-	sibling := types.WithSiblingOwnerClassifier(func(ref metav1.OwnerReference) bool { return ref.Kind == "Secret" })
-	one := types.NewRevisionWithOwner("one", 1, []types.Phase{types.NewPhase("main", named(t, "kept", "dropped"))}, owner("one"), owners).WithReconcileOptions(sibling)
-	two := types.NewRevisionWithOwner("two", 2, []types.Phase{types.NewPhase("main", named(t, "kept", "added"))}, owner("two"), owners).WithReconcileOptions(sibling)
-
-	if result := reconcileRevision(t, c, one); !result.IsComplete() {
-		t.Fatalf("got %s", result)
-	}
-	result := reconcileRevision(t, c, two)
-	if diff := cmp.Diff([]string{"kept: Updated", "added: Created"}, actions(result.GetPhases()[0])); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
-	old := reconcileRevision(t, c, one)
-	if diff := cmp.Diff([]string{"kept: Progressed", "dropped: Idle"}, actions(old.GetPhases()[0])); diff != "" {
-		t.Errorf("objects of the old revision (-want +got):\n%s", diff)
-	}
-	if !old.InTransition() || old.HasProgressed() {
-		t.Errorf("got %s", old)
-	}
-	tearDownRevision(t, c, one)
-	if result := tearDownRevision(t, c, one); !result.IsComplete() {
-		t.Errorf("got %s", result)
-	}
-	if c.get(t, named(t, "dropped")[0]) != nil || c.get(t, named(t, "kept")[0]) == nil {
-		t.Error("the teardown of the old revision did not delete its own object")
-	}
-	c.took()
-	if result := reconcileRevision(t, c, two); !result.IsComplete() || len(c.took()) > 0 {
-		t.Errorf("the teardown changed the new revision: %s", result)
 	}
 }
 
@@ -203,17 +169,5 @@ Phases:
 	}
 	if diff := cmp.Diff([]string{"first", "second", "third"}, result.GetGonePhaseNames()); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
-	}
-}
-
-func TestRevisionEngine_TeardownErrorHasNoResult(t *testing.T) {
-	c := newCluster(t)
-	rev := types.NewRevision("one", 1, twoPhases(t))
-	reconcileRevision(t, c, rev)
-	broken := errors.New("broken")
-	c.before = failOn(broken, "b")
-	result, err := c.revisions().Teardown(t.Context(), rev)
-	if !errors.Is(err, broken) || result != nil {
-		t.Errorf("got %v, %v", result, err)
 	}
 }

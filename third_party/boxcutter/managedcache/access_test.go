@@ -81,44 +81,6 @@ func access(t *testing.T, m manager, owner, u *corev1.ConfigMap, gvks ...schema.
 	return accessor
 }
 
-func TestGetWithUser_StartsInformersAtFirstRead(t *testing.T) {
-	m := newStartedManager(t, newServer(t), nil)
-	owner := user("owner")
-	accessor, err := m.GetWithUser(deadline(t), owner, owner, []client.Object{object(configMap), object(secret)})
-	if err != nil || len(accessor.GetGVKs()) > 0 {
-		t.Fatalf("informers before the first read: %v, %v", accessor.GetGVKs(), err)
-	}
-	waitStarted(t, accessor)
-	if err := client.IgnoreNotFound(get(deadline(t), accessor, secret, "none")); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{secret}, accessor.GetGVKs()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestAccessManager_KeyOfTypedOwner(t *testing.T) {
-	m := newStartedManager(t, newServer(t), nil)
-	owner := &corev1.ConfigMap{ObjectMeta: user("owner").ObjectMeta}
-	access(t, m, owner, owner, secret)
-	want := []managedcache.AccessManagerKey{{ObjectKey: client.ObjectKeyFromObject(owner), UID: owner.UID}}
-	if diff := cmp.Diff(want, m.GetWatchersForGVK(secret)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestAccessManager_FreeKeepsAccessWithUsers(t *testing.T) {
-	m := newStartedManager(t, newServer(t), nil)
-	owner := user("owner")
-	accessor := access(t, m, owner, user("one"), secret)
-	if err := m.Free(deadline(t), owner); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.IgnoreNotFound(get(deadline(t), accessor, secret, "none")); err != nil {
-		t.Errorf("the access ended while it has a user: %v", err)
-	}
-}
-
 func TestAccessManager_CredentialsAndFiltersByOwner(t *testing.T) {
 	s := newServer(t)
 	s.put(secret, "a", nil)

@@ -100,6 +100,7 @@ func TestProbe_Results(t *testing.T) {
 			sameReplicas, `spec: {replicas: 3}, status: {readyReplicas: 2}`,
 			FalseResult(`".spec.replicas" is 3, "status.readyReplicas" is 2, want equal values`),
 		},
+		"fields: another type":  {sameReplicas, `spec: {replicas: 3}, status: {readyReplicas: "3"}`, FalseResult(`".spec.replicas" is 3, "status.readyReplicas" is 3, want equal values`)},
 		"fields: one missing":   {sameReplicas, `spec: {replicas: 3}`, FalseResult(`field "status.readyReplicas" not found`)},
 		"fields: other missing": {sameReplicas, `status: {readyReplicas: 3}`, FalseResult(`field ".spec.replicas" not found`)},
 		"fields: both null":     {sameReplicas, `spec: {replicas: null}, status: {readyReplicas: null}`, TrueResult(`".spec.replicas" equals "status.readyReplicas"`)},
@@ -117,6 +118,7 @@ func TestProbe_Results(t *testing.T) {
 		"value: missing":   {running, `status: {}`, FalseResult(`field ".status.phase" not found`)},
 		"value: number":    {&FieldValueProbe{FieldPath: "status.count", Value: "3"}, `status: {count: 3}`, FalseResult(`"status.count" is 3, want "3"`)},
 		"value: boolean":   {&FieldValueProbe{FieldPath: "status.ok", Value: "true"}, `status: {ok: true}`, FalseResult(`"status.ok" is true, want "true"`)},
+		"value: object":    {running, `status: {phase: {Running: true}}`, FalseResult(`".status.phase" is map[string]interface {}{"Running":true}, want "Running"`)},
 		"value: last dot":  {&FieldValueProbe{FieldPath: ".status.phase.", Value: "Running"}, `status: {phase: Running}`, TrueResult(`".status.phase." is "Running"`)},
 
 		"generation: observed":     {upToDate, `metadata: {generation: 2}, status: {observedGeneration: 2}`, FalseResult("asked")},
@@ -189,6 +191,7 @@ func TestCELProbe_Results(t *testing.T) {
 	}{
 		"true":                      {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 1}", StatusTrue},
 		"false":                     {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 2}", StatusFalse},
+		"another type":              {`self.status.count == "1"`, "status: {count: 1}", StatusFalse},
 		"field missing":             {"self.status.count == 1", "spec: {}", StatusUnknown},
 		"field tested with has":     {"has(self.status) && self.status.count == 1", "spec: {}", StatusFalse},
 		"optional field":            {"self.?status.count.orValue(1) == 1", "spec: {}", StatusTrue},

@@ -195,15 +195,3 @@ func TestValidationErrors_OneLine(t *testing.T) {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }
-
-func TestValidationErrors_EmptyIsNil(t *testing.T) {
-	for name, err := range map[string]error{
-		"object":   NewObjectValidationError(types.ObjectRef{}, nil, nil),
-		"phase":    NewPhaseValidationError("one", nil),
-		"revision": NewRevisionValidationError("rev", 1),
-	} {
-		if err != nil {
-			t.Errorf("%s: got %v, want nil", name, err)
-		}
-	}
-}

@@ -6,38 +6,16 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-func TestPhaseOptions_LastOneWins(t *testing.T) {
-	obj := &corev1.ConfigMap{}
-	aggregate := types.WithAggregatePhaseReconcileErrors()
-	probe := types.WithProbe("Ready", nil)
-	var revision types.RevisionReconcileOptions
-	types.WithPhaseReconcileOptions("one", aggregate).ApplyToRevisionReconcileOptions(&revision)
-	types.WithPhaseReconcileOptions("one", probe).ApplyToRevisionReconcileOptions(&revision)
-	if got := revision.ForPhase("one"); len(got) != 1 || got[0] != types.PhaseReconcileOption(probe) {
-		t.Errorf("options of the phase: %v", got)
-	}
-	var phase types.PhaseReconcileOptions
-	types.WithObjectReconcileOptions(obj, types.WithPaused{}).ApplyToPhaseReconcileOptions(&phase)
-	types.WithObjectReconcileOptions(obj, probe).ApplyToPhaseReconcileOptions(&phase)
-	if got := phase.ForObject(obj); len(got) != 1 || got[0] != probe {
-		t.Errorf("options of the object: %v", got)
-	}
-}
-
-func TestToObjectRef_Nil(t *testing.T) {
-	if got := types.ToObjectRef(nil); got != (types.ObjectRef{}) {
-		t.Errorf("got %v", got)
-	}
-}
-
-func TestWithOwner_PanicsWithoutUID(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
+// The conformance suite checks the other options.
+func TestOptions_AreComparable(t *testing.T) {
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "owner"}}
+	for _, option := range []any{types.WithAggregatePhaseReconcileErrors(), types.WithOwner(owner, nil)} {
+		if same := option; same != option { // panics if it is not comparable
+			t.Errorf("%T differs from itself", option)
 		}
-	}()
-	types.WithOwner(&corev1.ConfigMap{}, nil)
+	}
 }
