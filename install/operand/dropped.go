@@ -47,7 +47,7 @@ func CheckDropped(former []v1alpha1.Component, selected []extractor.Bundle, resu
 	var errs []error
 	for _, component := range former {
 		at := slices.IndexFunc(results, func(r extractor.Result) bool { return r.Image.Name == component.Source })
-		if component.Image == "" || at < 0 || has(selected, component) {
+		if component.Image == "" || at < 0 || Has(selected, component) {
 			continue
 		}
 		image := results[at].Image
@@ -63,8 +63,8 @@ func CheckDropped(former []v1alpha1.Component, selected []extractor.Bundle, resu
 	return errors.Join(errs...)
 }
 
-// has reports whether the provider of a component is among the bundles, from any source.
-func has(bundles []extractor.Bundle, component v1alpha1.Component) bool {
+// Has reports whether the provider of a component is among the bundles, from any source.
+func Has(bundles []extractor.Bundle, component v1alpha1.Component) bool {
 	return slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
 		return b.Metadata.ProviderName == component.Name && string(b.Metadata.ProviderType) == component.Type
 	})

@@ -3,7 +3,6 @@
 package revision
 
 import (
-	"encoding/json"
 	"fmt"
 
 	apiextensionsv1alpha1 "github.com/openshift/api/apiextensions/v1alpha1"
@@ -11,7 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -52,7 +51,8 @@ func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*un
 			},
 		},
 	}
-	return toUnstructured(requirement)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(requirement)
+	return &unstructured.Unstructured{Object: content}, err
 }
 
 // RequirementName returns the name of the CompatibilityRequirement of a revision for a
@@ -73,16 +73,4 @@ func RequiredCRD(requirement *unstructured.Unstructured) (*apiextensionsv1.Custo
 		return nil, fmt.Errorf("decoding the CRD of CompatibilityRequirement %s: %w", requirement.GetName(), err)
 	}
 	return crd, nil
-}
-
-func toUnstructured(object any) (*unstructured.Unstructured, error) {
-	encoded, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	out := &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(encoded, &out.Object); err != nil {
-		return nil, err
-	}
-	return out, nil
 }

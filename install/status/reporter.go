@@ -175,9 +175,7 @@ func withdrawFailure(cluster *v1alpha1.ClusterAPI, at time.Time) {
 	if s.DesiredVersion == "" || !meta.IsStatusConditionTrue(s.Conditions, string(Installer)+"Degraded") {
 		return
 	}
-	for _, condition := range Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "installing " + s.DesiredVersion}, s.Conditions, cluster.Generation, at) {
-		replaceCondition(&s.Conditions, condition)
-	}
+	setConditions(&s.Conditions, Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "installing " + s.DesiredVersion}, s.Conditions, cluster.Generation, at))
 	for i := range s.Versions {
 		for j := range s.Versions[i].Phases {
 			if phase := &s.Versions[i].Phases[j]; phase.State == v1alpha1.PhaseBlocked {
@@ -194,11 +192,7 @@ func setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outc
 			version.Phases = stampPhases(version.Phases, phases, at)
 		}
 	}
-	set := func(conditions []metav1.Condition) {
-		for _, condition := range conditions {
-			replaceCondition(&cluster.Status.Conditions, condition)
-		}
-	}
+	set := func(conditions []metav1.Condition) { setConditions(&cluster.Status.Conditions, conditions) }
 	observed := outcome.observed(cluster)
 	set(Conditions(controller, outcome, cluster.Status.Conditions, observed, at))
 	if controller == Installer && isDeleted(cluster) { // the version controller reports nothing during an uninstall
@@ -212,13 +206,15 @@ func setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outc
 	}
 }
 
-// replaceCondition replaces or adds a condition. Its transition time is already set.
-func replaceCondition(conditions *[]metav1.Condition, condition metav1.Condition) {
-	if before := meta.FindStatusCondition(*conditions, condition.Type); before != nil {
-		*before = condition
-		return
+// setConditions replaces or adds conditions. Their transition times are already set.
+func setConditions(conditions *[]metav1.Condition, found []metav1.Condition) {
+	for _, condition := range found {
+		if before := meta.FindStatusCondition(*conditions, condition.Type); before != nil {
+			*before = condition
+		} else {
+			*conditions = append(*conditions, condition)
+		}
 	}
-	*conditions = append(*conditions, condition)
 }
 
 // update writes the status if the change modifies it, and then the events: one per

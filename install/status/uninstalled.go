@@ -48,17 +48,9 @@ func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 // conditions hold the transition times.
 func setUninstalled(operator *configv1.ClusterOperator, outcome Outcome, at time.Time) {
 	conditions := conditionsOf(operator)
-	for _, own := range [][]metav1.Condition{
-		Conditions(Version, Outcome{Reason: reason.Uninstalled}, conditions, 0, at),
-		Conditions(Installer, outcome, conditions, 0, at),
-	} {
-		for _, condition := range own {
-			replaceCondition(&conditions, condition)
-		}
-	}
-	for _, condition := range Aggregate(&v1alpha1.ClusterAPI{}, conditions, outcome, at) {
-		replaceCondition(&conditions, condition)
-	}
+	setConditions(&conditions, Conditions(Version, Outcome{Reason: reason.Uninstalled}, conditions, 0, at))
+	setConditions(&conditions, Conditions(Installer, outcome, conditions, 0, at))
+	setConditions(&conditions, Aggregate(&v1alpha1.ClusterAPI{}, conditions, outcome, at))
 	operator.Status.Conditions = clusterOperatorConditions(conditions)
 	if outcome.Related != nil {
 		operator.Status.RelatedObjects = outcome.Related

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -167,24 +169,10 @@ func sameData(a, b *corev1.ConfigMap) bool {
 // annotations and finalizers stay.
 func withMetadata(found, wanted *corev1.ConfigMap) *corev1.ConfigMap {
 	changed := found.DeepCopy()
-	changed.Labels, changed.Annotations = merged(found.Labels, wanted.Labels), merged(found.Annotations, wanted.Annotations)
+	changed.Labels, changed.Annotations = labels.Merge(found.Labels, wanted.Labels), labels.Merge(found.Annotations, wanted.Annotations)
 	changed.OwnerReferences = wanted.OwnerReferences
 	for _, finalizer := range wanted.Finalizers {
-		if !slices.Contains(changed.Finalizers, finalizer) {
-			changed.Finalizers = append(changed.Finalizers, finalizer)
-		}
+		controllerutil.AddFinalizer(changed, finalizer)
 	}
 	return changed
-}
-
-func merged(found, wanted map[string]string) map[string]string {
-	if len(wanted) == 0 {
-		return found
-	}
-	all := maps.Clone(found)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, wanted)
-	return all
 }

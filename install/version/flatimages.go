@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// mountedData is the link to the current data in a directory where a ConfigMap is mounted.
+// mountedData is the symbolic link to the current data in a directory where a ConfigMap is mounted. An update replaces it.
 const mountedData = "..data"
 
 // flatImages reads the image list of cluster-capi-operator and returns it as

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -112,6 +113,6 @@ func (s storage) deleteWithoutTeardown(ctx context.Context, configMap *corev1.Co
 		}
 	}
 	before := configMap.DeepCopy()
-	configMap.Finalizers = slices.DeleteFunc(configMap.Finalizers, func(f string) bool { return f == v1alpha1.TeardownFinalizer })
+	controllerutil.RemoveFinalizer(configMap, v1alpha1.TeardownFinalizer)
 	return client.IgnoreNotFound(s.client.Patch(ctx, configMap, client.MergeFrom(before)))
 }

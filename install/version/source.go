@@ -76,14 +76,11 @@ func WatchFile(path string) (source.Source, error) {
 	}), nil
 }
 
-// mountLink is the symbolic link that an update of a mounted ConfigMap replaces.
-const mountLink = "..data"
-
 // concerns reports whether an event in the directory of the file concerns the file,
 // the release file next to it, or the mount of both.
 func concerns(event fsnotify.Event, file string) bool {
 	name := filepath.Base(event.Name)
-	return event.Op != fsnotify.Chmod && (name == file || name == releaseFile || name == mountLink)
+	return event.Op != fsnotify.Chmod && (name == file || name == releaseFile || name == mountedData)
 }
 
 // forward enqueues a request for each change of the file until ctx ends.

@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/install/operand"
 )
 
 // transport reads the transport ConfigMaps of a release.
@@ -60,10 +61,7 @@ func pendingBundles(former []v1alpha1.Component, bundles []extractor.Bundle, oth
 		was := slices.ContainsFunc(former, func(c v1alpha1.Component) bool {
 			return len(c.ConfigMaps) > 0 && c.Name == other.Provider && c.Type == string(other.Type)
 		})
-		is := slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
-			return b.Metadata.ProviderName == other.Provider && b.Metadata.ProviderType == other.Type
-		})
-		return !was || is
+		return !was || operand.Has(bundles, v1alpha1.Component{Name: other.Provider, Type: string(other.Type)})
 	})
 }
 
@@ -74,10 +72,7 @@ func droppedBundles(former []v1alpha1.Component, bundles []extractor.Bundle, res
 	var errs []error
 	for _, component := range former {
 		exists := slices.ContainsFunc(results, func(r extractor.Result) bool { return r.Image.Reference == "" && r.Image.Name == component.Source })
-		replaced := slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
-			return b.Metadata.ProviderName == component.Name && string(b.Metadata.ProviderType) == component.Type
-		})
-		if len(component.ConfigMaps) == 0 || exists || replaced {
+		if len(component.ConfigMaps) == 0 || exists || operand.Has(bundles, component) {
 			continue
 		}
 		errs = append(errs, &configmap.Error{ConfigMap: strings.Join(component.ConfigMaps, ", "), Err: fmt.Errorf(

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/manifests"
@@ -102,7 +102,7 @@ func differs(want, got *unstructured.Unstructured) ([]string, error) {
 		return nil, err
 	}
 	var fields []string
-	for field := range maps.Keys(mergeKeys(a, b)) {
+	for field := range sets.KeySet(a).Union(sets.KeySet(b)) {
 		if !equality.Semantic.DeepEqual(a[field], b[field]) {
 			fields = append(fields, "spec."+field)
 		}
@@ -112,12 +112,6 @@ func differs(want, got *unstructured.Unstructured) ([]string, error) {
 	}
 	slices.Sort(fields)
 	return fields, nil
-}
-
-func mergeKeys(a, b map[string]any) map[string]any {
-	merged := maps.Clone(a)
-	maps.Copy(merged, b)
-	return merged
 }
 
 // spec returns the spec of a policy or a binding with the API server's defaults.

@@ -8,11 +8,11 @@ package crdchange
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Level is the severity of a change.
@@ -119,7 +119,5 @@ func encoded(value any) string {
 
 // unionOfKeys returns the keys of both maps, sorted.
 func unionOfKeys[V any](a, b map[string]V) []string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
+	return sets.List(sets.KeySet(a).Union(sets.KeySet(b)))
 }
