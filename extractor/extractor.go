@@ -7,6 +7,7 @@ package extractor
 
 import (
 	"context"
+	"regexp"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -87,3 +88,9 @@ type Fetcher interface {
 	// ErrInvalid distinguishes an invalid bundle from retryable errors.
 	Fetch(ctx context.Context, reference string) ([]Bundle, error)
 }
+
+var platformName = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
+
+// IsPlatformName reports whether a text can name a platform of a cluster outside
+// OpenShift: a letter, followed by letters, digits and dashes.
+func IsPlatformName(text string) bool { return platformName.MatchString(text) }

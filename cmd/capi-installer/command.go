@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -272,4 +274,20 @@ func (f *flags) fetcher(registries *registryconfig.Registries, policies *registr
 // instrument counts the requests to registries.
 func instrument(next http.RoundTripper) http.RoundTripper {
 	return remote.Instrument(metrics.Registry, next)
+}
+
+// awaitAPIServer waits until the API server answers discovery requests: a
+// manager needs them. It has no time limit and logs the cause of the wait.
+func awaitAPIServer(ctx context.Context, config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return wait.PollUntilContextCancel(ctx, 2*time.Second, true, func(context.Context) (bool, error) {
+		_, err := client.ServerGroups()
+		if err != nil {
+			ctrl.Log.Info("Waiting for the API server", "cause", err.Error())
+		}
+		return err == nil, nil
+	})
 }

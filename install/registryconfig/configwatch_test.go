@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -213,6 +214,28 @@ func TestConfigCRDs(t *testing.T) {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if got := ConfigCRDs.Create(event.CreateEvent{Object: crd}); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+}
+
+func TestRegistries_InvalidateBeforeReconcile(t *testing.T) {
+	registries := &Registries{}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	want := reconcile.Request{NamespacedName: client.ObjectKey{Name: "cluster"}}
+	handler := registries.EventHandler(nil, want)
+	set := &configv1.ImageDigestMirrorSet{}
+	for name, happen := range map[string]func(){
+		"created": func() { handler.Create(t.Context(), event.CreateEvent{Object: set}, queue) },
+		"changed": func() { handler.Update(t.Context(), event.UpdateEvent{ObjectOld: set, ObjectNew: set}, queue) },
+		"deleted": func() { handler.Delete(t.Context(), event.DeleteEvent{Object: set}, queue) },
+	} {
+		registries.at = time.Now()
+		happen()
+		request, _ := queue.Get()
+		queue.Done(request)
+		if request != want || !registries.at.IsZero() {
+			t.Errorf("%s: request %v is enqueued while the configuration read at %v is still valid", name, request, registries.at)
 		}
 	}
 }

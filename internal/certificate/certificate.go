@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -156,4 +157,11 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
 	return encode("EC PRIVATE KEY", der), nil
+}
+
+// IsRejected reports whether err is from a TLS client that rejected the certificate of the
+// server: an unknown authority, another host, an expired certificate, or any other reason.
+func IsRejected(err error) bool {
+	_, rejected := errors.AsType[*tls.CertificateVerificationError](err)
+	return rejected
 }

@@ -6,6 +6,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -128,5 +132,19 @@ func TestIssue_OnlyForServers(t *testing.T) {
 	}
 	if ca := authority.Certificate; !ca.IsCA || !ca.MaxPathLenZero || ca.KeyUsage&x509.KeyUsageCertSign == 0 {
 		t.Errorf("CA %t, no further CAs %t, usage %v", ca.IsCA, ca.MaxPathLenZero, ca.KeyUsage)
+	}
+}
+
+func TestIsRejected_ErrorsOfAClient(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	_, err := http.Get(server.URL)
+	if !IsRejected(err) {
+		t.Errorf("unknown authority: %v", err)
+	}
+	server.Close()
+	if _, err := http.Get(server.URL); err == nil || IsRejected(err) {
+		t.Errorf("connection refused: %v", err)
 	}
 }
