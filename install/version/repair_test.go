@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
@@ -30,7 +31,7 @@ func reconcilerWith(t *testing.T, objects ...client.Object) *Reconciler {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ClusterAPI{}).WithObjects(objects...).Build()
-	return &Reconciler{Namespaces: v1alpha1.OpenShiftNamespaces, Client: cluster, Live: cluster, Release: "4.22.0"}
+	return &Reconciler{Namespaces: v1alpha1.OpenShiftNamespaces, Client: cluster, Live: cluster, Release: "4.22.0", Mask: &masking.Mask{}}
 }
 
 func clusterAPI() *v1alpha1.ClusterAPI {

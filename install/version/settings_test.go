@@ -10,10 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
@@ -21,12 +19,6 @@ import (
 
 func secretInNamespace(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}, Data: data}
-}
-
-// reconcilerOf returns a reconciler of a cluster with objects.
-func reconcilerOf(objects ...client.Object) *Reconciler {
-	c := fake.NewClientBuilder().WithObjects(objects...).Build()
-	return &Reconciler{Client: c, Live: c, Mask: &masking.Mask{}, Namespaces: v1alpha1.OpenShiftNamespaces}
 }
 
 // referring returns a ClusterAPI object whose settings refer to a Secret and a ConfigMap.
@@ -51,7 +43,7 @@ func TestSettings_MissingReferences(t *testing.T) {
 		"no key":    {[]client.Object{secretInNamespace("aws", map[string][]byte{"other": nil})}, `/aws: key "token" not found`},
 		"no text":   {[]client.Object{secretInNamespace("aws", map[string][]byte{"token": {0xff}})}, `/aws: the value of key "token" is not a text in UTF-8`},
 	} {
-		r := reconcilerOf(test.objects...)
+		r := reconcilerWith(t, test.objects...)
 		_, _, err := references{r.Client, r.storage()}.settings(t.Context(), referring(), nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) || settingsOutcome(err).Reason != reason.ReferenceMissing {
 			t.Errorf("%s: %v", name, err)
@@ -67,7 +59,7 @@ func TestSettings_MissingReferences(t *testing.T) {
 func TestSettings_SaltOfTheDesiredVersion(t *testing.T) {
 	source := secretInNamespace("aws", map[string][]byte{"token": []byte("hunter2")})
 	existing := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "extra"}, Data: map[string]string{"b": "2", "a": "1"}}}
-	r := reconcilerOf(source)
+	r := reconcilerWith(t, source)
 	first, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing)
 	if err != nil || string(first.Objects["extra"]) != "1\n---\n2" || r.Mask.Text("a hunter2 b") != "a <secret:aws/token> b" {
 		t.Fatalf("%v: %q", err, first.Objects)
@@ -95,7 +87,7 @@ func TestPutSecret_Existing(t *testing.T) {
 	for name, wanted := range map[string]*corev1.Secret{
 		"none": nil, "the same": revision.Secret(configMap, values("a")), "other values": revision.Secret(configMap, values("b")), "another owner": revision.Secret(recreated, values("a")),
 	} {
-		r := reconcilerOf(revision.Secret(configMap, values("a")))
+		r := reconcilerWith(t, revision.Secret(configMap, values("a")))
 		if err := r.storage().putSecret(t.Context(), wanted.DeepCopy()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -145,26 +145,32 @@ func TestBundles_PendingAndDropped(t *testing.T) {
 
 func TestSelectOutcome(t *testing.T) {
 	missing, pending := &operand.MissingError{Type: extractor.Core}, &configmap.OtherError{}
+	invalid, rejected := fmt.Errorf("x: %w", extractor.ErrInvalid), &extractor.Error{Err: &extractor.UntrustedError{Err: errors.New("no signature")}}
+	undecided := &extractor.Error{Err: &extractor.UntrustedError{Undecided: true, Err: errors.New("unavailable")}}
 	for _, test := range []struct {
-		err  error
-		want reason.Reason
+		err       error
+		want      reason.Reason
+		undecided bool
 	}{
-		{missing, reason.ComponentMissing},
-		{&operand.DuplicateError{}, reason.ComponentMissing},
-		{&operand.DroppedError{}, reason.ComponentMissing},
-		{errors.Join(missing, pending), reason.TransportIncomplete},
-		{&configmap.Error{Err: errors.New("gone")}, reason.TransportIncomplete},
-		{errors.Join(missing, &PolicyError{}), reason.TransportUnguarded},
-		{errors.Join(&operand.DuplicateError{}, &PolicyError{}), reason.ComponentMissing},
-		{errors.Join(&PolicyError{}, fmt.Errorf("x: %w", extractor.ErrInvalid)), reason.BundleInvalid},
-		{errors.Join(missing, fmt.Errorf("x: %w", extractor.ErrInvalid)), reason.BundleInvalid},
-		{&extractor.Error{Err: errors.New("timeout")}, reason.ImageUnreadable},
-		{errors.Join(missing, &extractor.Error{Err: &extractor.UntrustedError{}}), reason.ImageUntrusted},
-		{errors.Join(fmt.Errorf("x: %w", extractor.ErrInvalid), &extractor.Error{Err: &extractor.UntrustedError{}}), reason.ImageUntrusted},
-		{&extractor.Error{Err: &extractor.UntrustedError{Undecided: true}}, reason.ImageUntrusted},
+		{missing, reason.ComponentMissing, false},
+		{&operand.DuplicateError{}, reason.ComponentMissing, false},
+		{&operand.DroppedError{}, reason.ComponentMissing, false},
+		{errors.Join(missing, pending), reason.TransportIncomplete, false},
+		{&configmap.Error{Err: errors.New("gone")}, reason.TransportIncomplete, false},
+		{errors.Join(missing, &PolicyError{}), reason.TransportUnguarded, false},
+		{errors.Join(&operand.DuplicateError{}, &PolicyError{}), reason.ComponentMissing, false},
+		{errors.Join(&PolicyError{}, invalid), reason.BundleInvalid, false},
+		{errors.Join(missing, invalid), reason.BundleInvalid, false},
+		{&extractor.Error{Err: errors.New("timeout")}, reason.ImageUnreadable, false},
+		{rejected, reason.ImageUntrusted, false},
+		{errors.Join(missing, rejected), reason.ImageUntrusted, false},
+		{errors.Join(invalid, rejected), reason.ImageUntrusted, false},
+		{undecided, reason.ImageUntrusted, true},
+		{errors.Join(undecided, rejected), reason.ImageUntrusted, false},
+		{errors.Join(missing, undecided), reason.ComponentMissing, false},
 	} {
-		if got := selectOutcome(test.err).Reason; got != test.want {
-			t.Errorf("%v: got %s, want %s", test.err, got, test.want)
+		if got := selectOutcome(test.err); got.Reason != test.want || got.Undecided != test.undecided {
+			t.Errorf("%v: got %s, undecided %t, want %s", test.err, got.Reason, got.Undecided, test.want)
 		}
 	}
 }
@@ -282,45 +288,19 @@ func TestChoose(t *testing.T) {
 				cluster.Status.Versions = []v1alpha1.Version{{Name: test.desired, Revision: 2, Components: test.former}}
 			}
 			_, err := (pass{Reconciler: &Reconciler{}, release: "4.22.0"}).choose(operand.Platforms{"AWS"}, test.results, test.others, cluster)
-			for _, kind := range []error{&configmap.Error{}, &configmap.OtherError{}, &operand.DroppedError{}} {
-				if got, want := hasType(err, kind), fmt.Sprintf("%T", kind) == fmt.Sprintf("%T", test.want); got != want {
-					t.Errorf("got %v; a %T: %t, want %t", err, kind, got, want)
+			for kind, got := range map[string]bool{
+				"*configmap.Error":      errors.As(err, new(*configmap.Error)),
+				"*configmap.OtherError": errors.As(err, new(*configmap.OtherError)),
+				"*operand.DroppedError": errors.As(err, new(*operand.DroppedError)),
+			} {
+				if want := kind == fmt.Sprintf("%T", test.want); got != want {
+					t.Errorf("got %v; a %s: %t, want %t", err, kind, got, want)
 				}
 			}
 			if (err == nil) != (test.want == nil) || errors.As(err, new(*operand.MissingError)) != (test.results[len(test.results)-1].Image.Name == "capi") {
 				t.Errorf("got %v, want a %T", err, test.want)
 			}
 		})
-	}
-}
-
-// hasType reports whether an error is, or wraps, one of a type.
-func hasType(err, kind error) bool {
-	switch kind.(type) {
-	case *configmap.Error:
-		return errors.As(err, new(*configmap.Error))
-	case *configmap.OtherError:
-		return errors.As(err, new(*configmap.OtherError))
-	default:
-		return errors.As(err, new(*operand.DroppedError))
-	}
-}
-
-func TestSelectOutcome_Undecided(t *testing.T) {
-	undecided, rejected := &extractor.UntrustedError{Undecided: true, Err: errors.New("unavailable")}, &extractor.UntrustedError{Err: errors.New("no signature")}
-	for _, test := range []struct {
-		err  error
-		want bool
-	}{
-		{&extractor.Error{Err: undecided}, true},
-		{errors.Join(&operand.MissingError{}, &extractor.Error{Err: undecided}), false}, // its reason is ComponentMissing
-		{&extractor.Error{Err: rejected}, false},
-		{errors.Join(&extractor.Error{Err: undecided}, &extractor.Error{Err: rejected}), false},
-		{&extractor.Error{Err: errors.New("timeout")}, false},
-	} {
-		if got := selectOutcome(test.err).Undecided; got != test.want {
-			t.Errorf("%v: got %t, want %t", test.err, got, test.want)
-		}
 	}
 }
 
