@@ -4,7 +4,6 @@ package contract
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
 	"slices"
 	"strings"
@@ -32,21 +31,6 @@ func Severities() []Severity { return []Severity{Error, Warning, Info} }
 func (s Severity) AtLeast(least Severity) bool {
 	return slices.Index(Severities(), s) <= slices.Index(Severities(), least)
 }
-
-// String implements pflag.Value, with Set and Type.
-func (s *Severity) String() string { return string(*s) }
-
-// Set implements pflag.Value.
-func (s *Severity) Set(text string) error {
-	if !slices.Contains(Severities(), Severity(text)) {
-		return errors.New("want error, warning or info")
-	}
-	*s = Severity(text)
-	return nil
-}
-
-// Type implements pflag.Value.
-func (s *Severity) Type() string { return "severity" }
 
 // Source is the origin of a rule.
 type Source struct {

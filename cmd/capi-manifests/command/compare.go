@@ -29,7 +29,7 @@ func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle
 	}
 	var out bytes.Buffer
 	report := diffreport.New(src, dir, before.Providers, after.Providers)
-	if err := report.Write(&out, diffreport.Text, true, new(term.ColorMode).Enabled(cmd.OutOrStdout())); err != nil {
+	if err := report.Write(&out, diffreport.Text, true, term.ColorMode("").Enabled(cmd.OutOrStdout())); err != nil {
 		return err
 	}
 	_, err = out.WriteTo(cmd.OutOrStdout())

@@ -118,14 +118,11 @@ func newDiff() *cobra.Command {
 	}
 	options.sources.register(cmd)
 	flags := cmd.Flags()
-	flags.VarP(term.FormatFlag(&options.format, diffreport.Formats), "output", "o", "format of the report: "+strings.Join(diffreport.Formats, ", "))
+	cli.RegisterFormat(cmd, &options.format, diffreport.Formats, "report")
 	flags.Var(&options.failOn, "fail-on", "`levels` for exit code 1: any, or breaking, widening, or both separated by a comma")
 	flags.BoolVar(&options.full, "full", false, "show folded changes too")
-	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
-	for flag, values := range map[string][]string{"output": diffreport.Formats, "fail-on": append(failOnChoices, "breaking,widening"), "color": {"auto", "always", "never"}} {
-		// The only error is an unknown flag.
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
+	cli.RegisterColor(cmd, &options.color, "text")
+	cli.CompleteFixed(cmd, "fail-on", append(failOnChoices, "breaking,widening")...)
 	return cmd
 }
 

@@ -4,7 +4,6 @@ package command
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,26 +40,13 @@ const hooksExample = `  capi-manifests extension hooks
   capi-manifests extension hooks BeforeClusterCreate -o openapi
   capi-manifests extension hooks -o json | jq -r '.[] | select(.blocking).name'`
 
-// hooksFormat is the format of "extension hooks": a pflag.Value. The zero value is a table.
-type hooksFormat struct {
-	cli.Output
-	openAPI bool
-}
+// openAPI is a format of "extension hooks" only.
+const openAPI = "openapi"
 
-var hooksFormats = []string{"table", "json", "yaml", "openapi"}
-
-func (f *hooksFormat) Set(text string) error {
-	if f.openAPI = text == "openapi"; f.openAPI {
-		return nil
-	}
-	if f.Output.Set(text) != nil {
-		return errors.New("must be table, json, yaml or openapi")
-	}
-	return nil
-}
+var hooksFormats = []string{"table", "json", "yaml", openAPI}
 
 func newExtensionHooks() *cobra.Command {
-	var format hooksFormat
+	var format cli.Output
 	cmd := &cobra.Command{
 		Use:     "hooks [HOOK]",
 		Short:   "List the Runtime Hooks of Cluster API",
@@ -75,7 +61,7 @@ func newExtensionHooks() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hooks := slices.DeleteFunc(extension.Hooks(), func(h extension.Hook) bool { return len(args) > 0 && h.Name != args[0] })
-			if format.openAPI {
+			if format == openAPI {
 				document, err := yaml.Marshal(extension.OpenAPI(hooks))
 				if err != nil {
 					return fmt.Errorf("writing the OpenAPI document: %w", err)
@@ -86,9 +72,8 @@ func newExtensionHooks() *cobra.Command {
 			return format.Write(cmd.OutOrStdout(), hooks, func(w *bytes.Buffer) { listHooks(w, hooks) })
 		},
 	}
-	cmd.Flags().VarP(&format, "output", "o", "output format: "+strings.Join(hooksFormats, ", "))
-	// The only error is an unknown flag.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(hooksFormats, cobra.ShellCompDirectiveNoFileComp))
+	cli.Choice[cli.Output]{Value: &format, Kind: "format", Zero: "table", Texts: hooksFormats, Error: "must be table, json, yaml or openapi"}.
+		Register(cmd, "output", "o", "output format: "+strings.Join(hooksFormats, ", "))
 	return cmd
 }
 
@@ -100,10 +85,10 @@ func hookNames() (names []string) {
 }
 
 // knownHook rejects unknown hooks.
-func knownHook(_ *cobra.Command, args []string) error {
+func knownHook(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
-		return cli.WrongUsage(fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
+		return cli.AtMostOneArg(cmd, args)
 	case len(args) == 1 && !slices.Contains(hookNames(), args[0]):
 		return cli.WrongUsage(fmt.Errorf("unknown hook %q: want one of %s", args[0], strings.Join(hookNames(), ", ")))
 	}

@@ -5,7 +5,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,19 +76,15 @@ func newExtensionTest(version string) *cobra.Command {
 		RunE:    o.run,
 	}
 	flags := cmd.Flags()
-	flags.VarP(term.FormatFlag(&o.format, extensionreport.Formats), "output", "o", "format of the results: "+strings.Join(extensionreport.Formats, ", "))
-	flags.Var(&o.least, "severity", "minimum `severity` to report: error, warning or info")
-	flags.Var(&o.color, "color", "color of the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
+	cli.RegisterFormat(cmd, &o.format, extensionreport.Formats, "results")
+	cli.RegisterSeverity(cmd, &o.least)
+	cli.RegisterColor(cmd, &o.color, "findings")
 	flags.StringVar(&o.caBundle, "ca-bundle", "", "`file` with the authorities of the server's certificate, as in the ExtensionConfig (default the system's)")
 	flags.StringVar(&o.exec, "exec", "", "`program` of the server to start on loopback")
 	flags.Uint16Var(&o.port, "port", 0, "`port` of a program of --exec that always listens on the same one (default a free one)")
 	flags.DurationVar(&o.startTimeout, "start-timeout", 30*time.Second, "`time` within which the program of --exec must accept connections")
 	flags.StringVar(&o.topology, "topology", "", "`file` with the objects of requests (default objects of Cluster API's provider for development)")
 	flags.StringToStringVar(&o.settings, "setting", nil, "`name=value` of a setting of the ExtensionConfig; can be repeated")
-	for flag, values := range map[string][]string{"output": extensionreport.Formats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
-		// The only error is an unknown flag.
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
 	return cmd
 }
 

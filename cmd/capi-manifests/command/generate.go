@@ -152,17 +152,16 @@ func (f *providerFlags) given() (names []string) {
 	return names
 }
 
-// complete registers the known values for shell completion. The only error is an unknown flag.
+// complete registers the known values for shell completion.
 func (f *providerFlags) complete(cmd *cobra.Command) {
 	var types []string
 	for _, providerType := range extractor.ProviderTypes() {
 		types = append(types, string(providerType))
 	}
-	transforms := cobra.FixedCompletions(transformNames(), cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("provider-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(extractor.ClusterProfileNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("transform", transforms)
-	_ = cmd.RegisterFlagCompletionFunc("skip-transform", transforms)
+	cli.CompleteFixed(cmd, "provider-type", types...)
+	cli.CompleteFixed(cmd, "profile", extractor.ClusterProfileNames()...)
+	cli.CompleteFixed(cmd, "transform", transformNames()...)
+	cli.CompleteFixed(cmd, "skip-transform", transformNames()...)
 	cli.CompletePlatform(cmd)
 }
 

@@ -58,8 +58,7 @@ func newHistory() *cobra.Command {
 	cmd.Flags().StringVar(&options.diff, "diff", "", "`version` whose differences from the version before are shown, such as 4.22.1-2")
 	cmd.Flags().BoolVar(&options.full, "full", false, "show folded changes of --diff too")
 	_ = cmd.RegisterFlagCompletionFunc("diff", cobra.NoFileCompletions) // the flag exists
-	cmd.Flags().Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
-	cli.CompleteFixed(cmd, "color", "auto", "always", "never")
+	cli.RegisterColor(cmd, &options.color, "text")
 	return cmd
 }
 

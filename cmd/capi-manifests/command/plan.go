@@ -103,7 +103,7 @@ func newPlan() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.registerRelease(cmd)
-	(*cli.PageOutput)(&f.format).Register(cmd)
+	f.format.Register(cmd, string(cli.HTML))
 	cmd.Flags().StringVar(&f.cluster, "against", "", "`kubeconfig` of a cluster to compare with; nothing is written")
 	f.signatures.register(cmd, "whose verdicts on the images are shown; if it is given, an image that it does not accept is an error")
 	cmd.Flags().BoolVar(&f.objects, "objects", false, "rendered objects only: YAML documents with -o yaml, a List with -o json")

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,15 +90,13 @@ func newStatus() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.StatusUsage(cli.FlagError(cmd, err)) })
 	options.cluster.Register(cmd)
 	flags := cmd.Flags()
-	flags.VarP(term.FormatFlag(&options.format, rollout.Formats()), "output", "o", "format of the report: "+strings.Join(rollout.Formats(), ", "))
+	cli.RegisterFormat(cmd, &options.format, rollout.Formats, "report")
 	flags.BoolVarP(&options.watch, "watch", "w", false, "show each change")
 	flags.BoolVar(&options.wait, "wait", false, "wait until the rollout is at rest or blocked")
 	flags.StringVar(&options.forVersion, "for-version", "", "`release` that must be installed, such as 4.22.0 (default the requested release)")
 	flags.BoolVar(&options.noFold, "no-fold", false, "show each complete and each pending phase, and all components")
 	flags.DurationVar(&options.timeout, "timeout", 0, "`limit` of --wait, such as 30m (default no limit)")
-	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
-	cli.CompleteFixed(cmd, "output", rollout.Formats()...)
-	cli.CompleteFixed(cmd, "color", "auto", "always", "never")
+	cli.RegisterColor(cmd, &options.color, "text")
 	return cmd
 }
 

@@ -29,7 +29,7 @@ func (f *transportFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.by, "transport", byImage, "output `form`: image for the files of a provider image, configmap for ConfigMaps that the cluster version operator applies, with --image-name by digest")
 	set.StringVar(&f.release, "release-version", "", "release `version` of the ConfigMaps, such as 4.22.3")
-	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]string{byImage, byConfigMap}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	cli.CompleteFixed(cmd, "transport", byImage, byConfigMap)
 }
 
 // check returns all errors of the flags.

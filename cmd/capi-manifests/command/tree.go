@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -99,10 +98,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*report.TreeN
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {
 	variables, err := cli.Pairs("var", f.variables)
-	errs := []error{err}
-	if len(args) > 1 {
-		errs = append(errs, fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
-	}
+	errs := []error{err, cli.AtMostOneArg(cmd, args)}
 	for _, flag := range []string{"images-json", "platform", "release-version", "allow-tags", "image", "cache-dir"} {
 		if cmd.Flags().Changed(flag) {
 			errs = append(errs, fmt.Errorf("--%s cannot be used with a SOURCE (%s); it is only valid for releases", flag, args[0]))

@@ -150,7 +150,7 @@ type validateOptions struct {
 	baseline   string
 	write      string
 	kustomize  kustomizeFlags
-	as         sourceForm
+	as         string // empty for a bundle if there is one
 	against    against
 	extension  extensionServer
 	settings   string
@@ -168,21 +168,19 @@ func newValidate(version string) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.VarP(term.FormatFlag(&options.format, findings.Formats), "output", "o", "format of the findings: "+strings.Join(findings.Formats, ", "))
-	flags.Var(&options.least, "severity", "minimum `severity` to report: error, warning or info")
-	flags.Var(&options.color, "color", "color of the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
+	cli.RegisterFormat(cmd, &options.format, findings.Formats, "findings")
+	cli.RegisterSeverity(cmd, &options.least)
+	cli.RegisterColor(cmd, &options.color, "findings")
 	flags.StringVar(&options.configFile, "config", "", "config `file` with settings and waivers (default "+findings.DefaultConfig+" if it exists)")
 	flags.StringVar(&options.baseline, "baseline", "", "`file` with accepted findings")
 	options.kustomize.provider.register(cmd)
-	flags.Var(&options.as, "as", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
+	forms := []string{formBundle, formKustomize}
+	cli.Choice[string]{Value: &options.as, Kind: "form", Texts: forms, Error: "must be bundle or kustomize"}.
+		Register(cmd, "as", "", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
 	options.against.register(flags)
 	options.extension.register(flags)
 	flags.StringVar(&options.settings, "settings", "", "`file` with a ClusterAPI object or its spec: check whether the settings of the provider apply to the bundle")
 	flags.StringVar(&options.write, "write-baseline", "", "output `file` for the findings, for use with --baseline; the exit code is 0")
-	for flag, values := range map[string][]string{"as": {formBundle, formKustomize}, "output": findings.Formats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
-		// The only error is an unknown flag.
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
 	return cmd
 }
 

@@ -3,7 +3,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -27,23 +26,6 @@ const (
 	formBundle    = "bundle"
 	formKustomize = "kustomize"
 )
-
-// sourceForm selects the form of a directory: a pflag.Value. The zero value is a bundle if there is one.
-type sourceForm string
-
-func (f *sourceForm) String() string { return string(*f) }
-
-// Set implements pflag.Value.
-func (f *sourceForm) Set(text string) error {
-	if text != formBundle && text != formKustomize {
-		return errors.New("must be bundle or kustomize")
-	}
-	*f = sourceForm(text)
-	return nil
-}
-
-// Type implements pflag.Value.
-func (f *sourceForm) Type() string { return "form" }
 
 // kustomization returns the kustomization.yaml of src if src is checked as a
 // kustomize directory, or src itself if it is a file with manifests. It is empty

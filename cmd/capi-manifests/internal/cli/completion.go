@@ -99,7 +99,7 @@ func CompletePlatform(cmd *cobra.Command) {
 	for _, platform := range generate.Platforms() {
 		platforms = append(platforms, string(platform))
 	}
-	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(platforms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	CompleteFixed(cmd, "platform", platforms...)
 }
 
 // CompleteTwo is CompleteSource for a command with two SOURCE arguments.

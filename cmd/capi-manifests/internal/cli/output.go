@@ -4,10 +4,10 @@ package cli
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -15,8 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// Output is the output format of a command: a pflag.Value. The zero value is a
-// table.
+// Output is the output format of a command. The zero value is a table.
 type Output string
 
 // The output formats.
@@ -24,64 +23,18 @@ const (
 	Table Output = ""
 	JSON  Output = "json"
 	YAML  Output = "yaml"
-	// HTML is only a value of PageOutput.
+	// HTML is a format of some commands only.
 	HTML Output = "html"
 )
 
-func (o *Output) String() string {
-	if *o == Table {
-		return "table"
-	}
-	return string(*o)
-}
+func (o *Output) String() string { return cmp.Or(string(*o), "table") }
 
-// Set implements pflag.Value.
-func (o *Output) Set(text string) error {
-	if text == "table" {
-		text = ""
-	}
-	if !slices.Contains([]Output{Table, JSON, YAML}, Output(text)) {
-		return errors.New("must be table, json or yaml")
-	}
-	*o = Output(text)
-	return nil
-}
-
-// Type implements pflag.Value.
-func (o *Output) Type() string { return "format" }
-
-// Register adds the flag --output to a command.
-func (o *Output) Register(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", "output format: table, json or yaml")
-	// The only error is an unknown flag.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// PageOutput is an Output that can also be a page.
-type PageOutput Output
-
-func (o *PageOutput) String() string { return (*Output)(o).String() }
-
-// Set implements pflag.Value.
-func (o *PageOutput) Set(text string) error {
-	if text == string(HTML) {
-		*o = PageOutput(HTML)
-		return nil
-	}
-	if (*Output)(o).Set(text) != nil {
-		return errors.New("must be table, json, yaml or html")
-	}
-	return nil
-}
-
-// Type implements pflag.Value.
-func (o *PageOutput) Type() string { return "format" }
-
-// Register adds the flag --output to a command.
-func (o *PageOutput) Register(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", "output format: table, json, yaml or html")
-	// The only error is an unknown flag.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "html"}, cobra.ShellCompDirectiveNoFileComp))
+// Register adds the flag --output to a command, with the formats of Output and further ones.
+func (o *Output) Register(cmd *cobra.Command, further ...string) {
+	formats := append([]string{"table", "json", "yaml"}, further...)
+	last := len(formats) - 1
+	enumerated := strings.Join(formats[:last], ", ") + " or " + formats[last]
+	Choice[Output]{o, "format", "table", formats, "must be " + enumerated}.Register(cmd, "output", "o", "output format: "+enumerated)
 }
 
 // Write writes data in the format; table writes it as a table.

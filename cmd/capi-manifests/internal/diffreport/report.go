@@ -44,7 +44,7 @@ func BundleProvider(b extractor.Bundle) (diff.Provider, error) {
 	}, err
 }
 
-// Format is the format of a report: a pflag.Value. The zero value is text.
+// Format is the format of a report. The zero value is text.
 type Format string
 
 // The formats.

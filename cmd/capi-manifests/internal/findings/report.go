@@ -117,7 +117,7 @@ func (v *Report) DropBelow(least contract.Severity) {
 	}
 }
 
-// Format is the format of findings: a pflag.Value. The zero value is text.
+// Format is the format of findings. The zero value is text.
 type Format string
 
 // The formats.

@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// Format is the format of a report: a pflag.Value with term.FormatFlag. The zero value is text.
+// Format is the format of a report. The zero value is text.
 type Format string
 
 // The formats.
@@ -23,8 +23,8 @@ const (
 	HTML Format = "html"
 )
 
-// Formats returns the names of the formats.
-func Formats() []string { return []string{"text", "json", "yaml", "html"} }
+// Formats are the names of the formats.
+var Formats = []string{"text", "json", "yaml", "html"}
 
 // Write writes the report in a format. Text and HTML show durations until now; only text has color and a layout.
 func (r Report) Write(out *bytes.Buffer, format Format, now time.Time, color bool, layout Layout) error {

@@ -5,37 +5,16 @@
 package term
 
 import (
-	"errors"
 	"io"
 	"os"
-	"slices"
 )
 
-// ColorMode selects when text is colored: a pflag.Value. The zero value, auto, colors text on a terminal unless NO_COLOR is set.
+// ColorMode selects when text is colored: always, never, or, as its zero value auto, on a terminal unless NO_COLOR is set.
 type ColorMode string
 
-func (c *ColorMode) String() string {
-	if *c == "" {
-		return "auto"
-	}
-	return string(*c)
-}
-
-// Set implements pflag.Value.
-func (c *ColorMode) Set(text string) error {
-	if !slices.Contains([]string{"auto", "always", "never"}, text) {
-		return errors.New("must be auto, always or never")
-	}
-	*c = ColorMode(text)
-	return nil
-}
-
-// Type implements pflag.Value.
-func (c *ColorMode) Type() string { return "when" }
-
 // Enabled reports whether text for w is colored. See https://no-color.org.
-func (c *ColorMode) Enabled(w io.Writer) bool {
-	switch *c {
+func (c ColorMode) Enabled(w io.Writer) bool {
+	switch c {
 	case "always":
 		return true
 	case "never":

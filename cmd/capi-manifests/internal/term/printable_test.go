@@ -27,19 +27,11 @@ func TestEncodeJSON_EscapesControlCharacters(t *testing.T) {
 	}
 }
 
-func TestColorMode_Set(t *testing.T) {
-	for _, text := range []string{"auto", "always", "never"} {
-		mode := ColorMode("")
-		if err := mode.Set(text); err != nil || mode.String() != text {
-			t.Errorf("Set(%q): %v, then %q", text, err, mode.String())
+func TestColorMode_EnabledInPipe(t *testing.T) {
+	for _, mode := range []ColorMode{"", "always", "never"} {
+		if got := mode.Enabled(&bytes.Buffer{}); got != (mode == "always") {
+			t.Errorf("color %q in a pipe: got %t", mode, got)
 		}
-		if got := mode.Enabled(&bytes.Buffer{}); got != (text == "always") {
-			t.Errorf("color %s in a pipe: got %t", text, got)
-		}
-	}
-	mode := ColorMode("")
-	if err := mode.Set("sometimes"); err == nil {
-		t.Error("Set accepts any text")
 	}
 }
 
