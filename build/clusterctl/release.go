@@ -86,7 +86,7 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 	if err != nil {
 		return Release{}, err
 	}
-	file := contract.ComponentsName(o.ProviderType)
+	file := contract.ComponentsNames[o.ProviderType]
 	release.Files = map[string][]byte{
 		file: components, "metadata.yaml": metadata,
 		"README.md": clusterctlReadme(o, label, path.Join(release.Dir, file), components),

@@ -4,7 +4,6 @@ package contract
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -165,9 +164,7 @@ func (q *dryRun) findings() (findings []Finding) {
 		} else {
 			message = strings.TrimSuffix(q.about+": "+cause.Field, ": ") + ": " + message
 		}
-		finding := place.Finding("%s", message)
-		finding.Severity = q.severity
-		findings = append(findings, finding)
+		findings = append(findings, place.Finding("%s", message).As(q.severity))
 	}
 	return findings
 }
@@ -256,8 +253,8 @@ func (r requests) strict(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
 }
 
 func podOf(o *Object, spec Value) *unstructured.Unstructured {
-	content := map[string]any{}
-	if data, err := spec.JSON(); err != nil || json.Unmarshal(data, &content) != nil {
+	content := spec.Map()
+	if content == nil {
 		return nil // reported by another rule
 	}
 	delete(content, "serviceAccountName")
@@ -295,8 +292,8 @@ func (r requests) minimal(definitions []*dryRun) (dryRuns []*dryRun) {
 
 // minimal returns an object with only the required fields of a version, and reports whether it contains guesses.
 func (d *Definition) minimal(version Value) (*unstructured.Unstructured, bool) {
-	var schema map[string]any
-	if data, err := version.At("schema", "openAPIV3Schema").JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
+	schema := version.At("schema", "openAPIV3Schema").Map()
+	if schema == nil {
 		return nil, true // reported by another rule
 	}
 	content, guessed := MinimalOf(schema)

@@ -15,12 +15,7 @@ func LabelOf(crd *Object, contract string) Value {
 
 // ServesVersion reports whether a CRD serves a version.
 func ServesVersion(crd *Object, name string) bool {
-	for _, version := range crd.At("spec", "versions").Items() {
-		if version.At("name").Text() == name && version.At("served").Text() == "true" {
-			return true
-		}
-	}
-	return false
+	return VersionOf(crd, name).At("served").Text() == "true"
 }
 
 // ServedVersions returns the served versions of a CRD, for messages.

@@ -229,10 +229,5 @@ func InGroup(d *Definition, label string) bool {
 
 // Contains reports whether a list contains a string.
 func Contains(list Value, text string) bool {
-	for _, item := range list.Items() {
-		if item.Text() == text {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list.Texts(), text)
 }

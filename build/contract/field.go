@@ -3,8 +3,12 @@
 package contract
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // SchemaField returns a field of a schema by a path such as "status.addresses[].type", or "status.failureDomains{}" for the values of
@@ -43,6 +47,20 @@ func SchemaType(schema Value) string {
 		return "integer or string"
 	}
 	return schema.At("type").Text()
+}
+
+// SchemaProps returns a schema, a Value or decoded JSON, as the API server has it in memory. Cluster API's own fields, such as x-metadata, are ignored.
+func SchemaProps(schema any) (*apiextensions.JSONSchemaProps, error) {
+	var versioned apiextensionsv1.JSONSchemaProps
+	data, err := json.Marshal(schema)
+	if err == nil {
+		err = json.Unmarshal(data, &versioned)
+	}
+	if err != nil {
+		return nil, err
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	return props, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&versioned, props, nil)
 }
 
 // HasField reports whether the version that Cluster API uses has a field.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	configv1 "github.com/openshift/api/config/v1"
+
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -13,6 +15,14 @@ import (
 var LabelPrefixes = map[extractor.ProviderType]string{
 	extractor.Infrastructure: "infrastructure-", extractor.ControlPlane: "control-plane-", extractor.Bootstrap: "bootstrap-",
 	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
+}
+
+// Platforms are the OpenShift platform types, as the Infrastructure object of a cluster names them.
+var Platforms = []configv1.PlatformType{
+	configv1.AWSPlatformType, configv1.AzurePlatformType, configv1.BareMetalPlatformType, configv1.GCPPlatformType,
+	configv1.LibvirtPlatformType, configv1.OpenStackPlatformType, configv1.NonePlatformType, configv1.VSpherePlatformType,
+	configv1.OvirtPlatformType, configv1.IBMCloudPlatformType, configv1.KubevirtPlatformType, configv1.EquinixMetalPlatformType,
+	configv1.PowerVSPlatformType, configv1.AlibabaCloudPlatformType, configv1.NutanixPlatformType, configv1.ExternalPlatformType,
 }
 
 // ProviderLabel returns the value of capicontract.ProviderLabel that clusterctl would give the objects of a

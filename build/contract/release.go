@@ -95,9 +95,6 @@ var ComponentsNames = func() map[extractor.ProviderType]string {
 	return names
 }()
 
-// ComponentsName returns the conventional name of the components of a type of provider; empty for an unknown type.
-func ComponentsName(of extractor.ProviderType) string { return ComponentsNames[of] }
-
 // ReleaseFiles holds the common parts of all components of a Release.
 type ReleaseFiles struct {
 	Release

@@ -120,6 +120,12 @@ type Finding struct {
 	Fix string `json:"fix"`
 }
 
+// As returns the finding with a severity that overrides the rule's.
+func (f Finding) As(severity Severity) Finding {
+	f.Severity = severity
+	return f
+}
+
 // RulesOf returns the rules about a form of a provider.
 func RulesOf(form Form, rules []Rule) []Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return !slices.Contains(r.Forms(), form) })

@@ -206,6 +206,9 @@ func (v Value) item(index int) Value {
 	return v.child(v.Node.Content[index], v.Path+"["+strconv.Itoa(index)+"]")
 }
 
+// MarshalJSON implements json.Marshaler.
+func (v Value) MarshalJSON() ([]byte, error) { return v.JSON() }
+
 // JSON returns the value as JSON.
 func (v Value) JSON() ([]byte, error) {
 	var data any
@@ -213,6 +216,14 @@ func (v Value) JSON() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(data)
+}
+
+// Map returns a mapping as encoding/json decodes it; nil for another or an invalid value.
+func (v Value) Map() (content map[string]any) {
+	if data, err := v.JSON(); err != nil || json.Unmarshal(data, &content) != nil {
+		return nil
+	}
+	return content
 }
 
 // All returns the value itself and all nested values.

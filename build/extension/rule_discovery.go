@@ -82,7 +82,7 @@ var discoveryRules = []Rule{{
 		Fix:      "Use at most 63 lower case letters, digits and dashes.",
 	},
 	Server: eachHandler(func(h hooksv1.ExtensionHandler) (found []Problem) {
-		for _, text := range nameProblems(h.Name) {
+		for _, text := range validation.IsDNS1123Label(h.Name) {
 			found = append(found, problem("name", "invalid name %q: %s", h.Name, text))
 		}
 		return found
@@ -220,9 +220,6 @@ func eachHandler(check func(hooksv1.ExtensionHandler) []Problem) func(*Transcrip
 		return found
 	}
 }
-
-// nameProblems returns the reasons why the name of a handler is invalid.
-func nameProblems(name string) []string { return validation.IsDNS1123Label(name) }
 
 func checkUniqueNames(t *Transcript) (found []Problem) {
 	response, _ := t.discovered()

@@ -33,11 +33,11 @@ var patchRules = []Rule{{
 		Fix:      "Copy the UID of the request's item.",
 	},
 	Of: is("GeneratePatches"),
-	Handler: eachPatch(func(items []map[string]any, patch patchItem) string {
-		if slices.ContainsFunc(items, func(item map[string]any) bool { return item["uid"] == patch.uid }) {
+	Handler: eachPatch(func(items []map[string]any, patch hooksv1.GeneratePatchesResponseItem) string {
+		if slices.ContainsFunc(items, func(item map[string]any) bool { return item["uid"] == string(patch.UID) }) {
 			return ""
 		}
-		return fmt.Sprintf("the request has no template with the UID %q", patch.uid)
+		return fmt.Sprintf("the request has no template with the UID %q", patch.UID)
 	}),
 }, {
 	Rule: contract.Rule{
@@ -48,11 +48,11 @@ var patchRules = []Rule{{
 		Fix:      "Set patchType to JSONPatch or JSONMergePatch.",
 	},
 	Of: is("GeneratePatches"),
-	Handler: eachPatch(func(_ []map[string]any, patch patchItem) string {
-		if validPatchType(patch.patchType) {
+	Handler: eachPatch(func(_ []map[string]any, patch hooksv1.GeneratePatchesResponseItem) string {
+		if validPatchType(patch.PatchType) {
 			return ""
 		}
-		return fmt.Sprintf("invalid patch type %q: want JSONPatch or JSONMergePatch", patch.patchType)
+		return fmt.Sprintf("invalid patch type %q: want JSONPatch or JSONMergePatch", patch.PatchType)
 	}),
 }, {
 	Rule: contract.Rule{
@@ -156,18 +156,12 @@ var patchRules = []Rule{{
 	Handler: eachPatched(checkValidTemplate),
 }}
 
-// patchItem is a patch of an answer.
-type patchItem struct {
-	uid       string
-	patchType hooksv1.PatchType
-}
-
 // eachPatch turns a check of a patch into a check of a handler. The check returns the violation.
-func eachPatch(check func(items []map[string]any, patch patchItem) string) func(*Handler) []Problem {
+func eachPatch(check func(items []map[string]any, patch hooksv1.GeneratePatchesResponseItem) string) func(*Handler) []Problem {
 	return func(h *Handler) (found []Problem) {
 		items, patches, _ := patchesOf(h.first(Real))
 		for i, patch := range patches {
-			if message := check(items, patchItem{string(patch.UID), patch.PatchType}); message != "" {
+			if message := check(items, patch); message != "" {
 				found = append(found, problem(fmt.Sprintf("items[%d]", i), "%s", message))
 			}
 		}

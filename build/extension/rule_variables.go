@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -96,26 +95,13 @@ func eachVariable(check func(variable) []string) func(*Handler) []Problem {
 	}
 }
 
-// variableSchema is the schema of an object whose field value is the variable: only objects have structural schemas.
-func (v variable) variableSchema() (*apiextensions.JSONSchemaProps, error) {
-	data, err := json.Marshal(v.Schema.OpenAPIV3Schema)
-	if err != nil {
-		return nil, err
-	}
-	var external apiextensionsv1.JSONSchemaProps
-	if err := json.Unmarshal(data, &external); err != nil {
-		return nil, err
-	}
-	internal := &apiextensions.JSONSchemaProps{}
-	return internal, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&external, internal, nil)
-}
-
 func (v variable) schemaProblems() (messages []string) {
-	definition, err := v.variableSchema()
+	definition, err := contract.SchemaProps(v.Schema.OpenAPIV3Schema)
 	if err != nil {
 		return []string{"invalid schema: " + err.Error()}
 	}
 	definition.Example = nil // structural schemas have no examples
+	// only objects have structural schemas
 	structural, err := structuralschema.NewStructural(&apiextensions.JSONSchemaProps{Type: "object", Properties: map[string]apiextensions.JSONSchemaProps{"value": *definition}})
 	if err != nil {
 		return []string{"invalid schema: " + err.Error()}
@@ -128,7 +114,7 @@ func (v variable) schemaProblems() (messages []string) {
 
 // valueProblems checks the values in a schema against it: defaults, examples and enums at the root and in properties.
 func (v variable) valueProblems() (messages []string) {
-	definition, err := v.variableSchema()
+	definition, err := contract.SchemaProps(v.Schema.OpenAPIV3Schema)
 	if err != nil {
 		return nil // the rule about schemas
 	}

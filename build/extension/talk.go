@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-installer/capi-installer/internal/certificate"
@@ -145,7 +146,7 @@ func handlersIn(c Call, topology *Topology) (handlers []*Handler) {
 	}
 	for _, h := range response.Handlers {
 		hook, known := hookOf(h.RequestHook.APIVersion, h.RequestHook.Hook)
-		if known && hook.Name != discovery && len(nameProblems(h.Name)) == 0 {
+		if known && hook.Name != discovery && len(validation.IsDNS1123Label(h.Name)) == 0 {
 			handlers = append(handlers, &Handler{ExtensionHandler: h, Hook: hook, Calls: map[Variant][]Call{}, topology: topology})
 		}
 	}

@@ -66,17 +66,6 @@ func (o Options) Metadata(manifests []byte) extractor.Metadata {
 
 var providerNamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,56}[a-z0-9])?$`)
 
-// Platforms returns the OpenShift platform types, as the Infrastructure object of
-// a cluster names them.
-func Platforms() []configv1.PlatformType { return slices.Clone(platforms) }
-
-var platforms = []configv1.PlatformType{
-	configv1.AWSPlatformType, configv1.AzurePlatformType, configv1.BareMetalPlatformType, configv1.GCPPlatformType,
-	configv1.LibvirtPlatformType, configv1.OpenStackPlatformType, configv1.NonePlatformType, configv1.VSpherePlatformType,
-	configv1.OvirtPlatformType, configv1.IBMCloudPlatformType, configv1.KubevirtPlatformType, configv1.EquinixMetalPlatformType,
-	configv1.PowerVSPlatformType, configv1.AlibabaCloudPlatformType, configv1.NutanixPlatformType, configv1.ExternalPlatformType,
-}
-
 // Check returns an *OptionsError that joins all errors in the options, after
 // missing ones got their defaults.
 func (o Options) Check() error {
@@ -115,12 +104,12 @@ func (o Options) Check() error {
 // any other name.
 func (o Options) checkPlatform() error {
 	isNamed := func(platform configv1.PlatformType) bool { return strings.EqualFold(string(platform), o.OCPPlatform) }
-	isOther := o.Profile == extractor.Kubernetes && !slices.ContainsFunc(platforms, isNamed)
+	isOther := o.Profile == extractor.Kubernetes && !slices.ContainsFunc(contract.Platforms, isNamed)
 	switch {
-	case o.OCPPlatform == "", slices.Contains(platforms, configv1.PlatformType(o.OCPPlatform)):
+	case o.OCPPlatform == "", slices.Contains(contract.Platforms, configv1.PlatformType(o.OCPPlatform)):
 		return nil
 	case !isOther:
-		return fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, text.Join(platforms))
+		return fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, text.Join(contract.Platforms))
 	case !extractor.IsPlatformName(o.OCPPlatform):
 		return fmt.Errorf("invalid platform %q: want a letter, followed by letters, digits and dashes", o.OCPPlatform)
 	}

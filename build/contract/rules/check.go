@@ -110,6 +110,16 @@ func oneHasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding 
 	}
 }
 
+// othersHaveTemplate returns a check that each kind with a role has a template, if one has.
+func othersHaveTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		if len(oneHasTemplate(of)(b)) > 0 {
+			return nil // reported by another rule
+		}
+		return hasTemplate(of)(b)
+	}
+}
+
 func metadataFinding(field, format string, arguments ...any) []contract.Finding {
 	return []contract.Finding{{File: contract.MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
 }

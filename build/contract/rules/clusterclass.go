@@ -3,14 +3,12 @@
 package rules
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"text/template/parse"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -74,8 +72,8 @@ func checkVariableSchema(schema contract.Value) (findings []contract.Finding) {
 	if !schema.Exists() {
 		return []contract.Finding{schema.Finding("the variable has no schema")}
 	}
-	props, is := schemaProps(schema)
-	if !is {
+	props, err := contract.SchemaProps(schema)
+	if err != nil {
 		return []contract.Finding{schema.Finding("the schema cannot be decoded")}
 	}
 	const root = "spec.validation.openAPIV3Schema.properties[spec]"
@@ -85,16 +83,6 @@ func checkVariableSchema(schema contract.Value) (findings []contract.Finding) {
 		}
 	}
 	return append(findings, invalidEnums(schema)...)
-}
-
-// schemaProps decodes a schema of a variable; Cluster API's own fields, such as x-metadata, are ignored.
-func schemaProps(schema contract.Value) (*apiextensions.JSONSchemaProps, bool) {
-	var versioned apiextensionsv1.JSONSchemaProps
-	if data, err := schema.JSON(); err != nil || json.Unmarshal(data, &versioned) != nil {
-		return nil, false
-	}
-	props := &apiextensions.JSONSchemaProps{}
-	return props, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&versioned, props, nil) == nil
 }
 
 // definitionOf returns a CRD with a schema for spec.
@@ -121,8 +109,8 @@ func invalidEnums(schema contract.Value) (findings []contract.Finding) {
 		if part.At("enum").Length() == 0 || part.IsUnknown() {
 			continue
 		}
-		props, is := schemaProps(part)
-		if !is {
+		props, err := contract.SchemaProps(part)
+		if err != nil {
 			continue
 		}
 		validator, _, err := validation.NewSchemaValidator(props)
@@ -148,9 +136,7 @@ func checkPatches(class *contract.Object) []contract.Finding {
 		}
 		findings = append(findings, invalidGoTemplate(enabled)...)
 		if text := enabled.Text(); text != "" && text != "true" && !strings.Contains(text, "{{") && !contract.IsUnknown(text) {
-			finding := enabled.Finding("the patch is never applied: %s is a constant, not a template such as {{ .name }}", text)
-			finding.Severity = contract.Warning
-			findings = append(findings, finding)
+			findings = append(findings, enabled.Finding("the patch is never applied: %s is a constant, not a template such as {{ .name }}", text).As(contract.Warning))
 		}
 		for _, definition := range definitions.Items() {
 			findings = append(findings, checkPatchSelector(class, definition.At("selector"))...)
@@ -346,10 +332,10 @@ func checkTopologyVariables(values contract.Value, class *contract.Object) []con
 
 // checkVariableValue validates the value of a variable by its schema, with the code of the API server.
 func checkVariableValue(value, schema contract.Value) (findings []contract.Finding) {
-	props, is := schemaProps(schema)
+	props, errSchema := contract.SchemaProps(schema)
 	data, err := value.JSON()
 	var decoded any
-	if !is || err != nil || utiljson.Unmarshal(data, &decoded) != nil {
+	if errSchema != nil || err != nil || utiljson.Unmarshal(data, &decoded) != nil {
 		return nil // reported by another rule
 	}
 	r, is := newCustomResource(&apiextensions.JSONSchemaProps{Type: contract.TypeObject, Properties: map[string]apiextensions.JSONSchemaProps{"value": *props}}, false)

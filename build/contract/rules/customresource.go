@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -125,14 +126,11 @@ func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findi
 // isMutated reports whether a webhook can complete objects of a kind before the API server validates them. Most such webhooks decode
 // and encode the object in Go. That alone adds empty required fields.
 func isMutated(b *contract.Bundle, d *contract.Definition) bool {
+	resource := schema.GroupResource{Group: d.Group, Resource: d.At("spec", "names", "plural").Text()}
 	for _, o := range b.OfKind(object.MutatingWebhookConfiguration) {
 		for _, webhook := range o.At("webhooks").Items() {
-			for _, rule := range webhook.At("rules").Items() {
-				groups, resources := rule.At("apiGroups"), rule.At("resources")
-				inGroup := contract.Contains(groups, d.Group) || contract.Contains(groups, "*")
-				if inGroup && (contract.Contains(resources, d.At("spec", "names", "plural").Text()) || contract.Contains(resources, "*")) {
-					return true
-				}
+			if asks(webhook.At("rules"), resource) {
+				return true
 			}
 		}
 	}

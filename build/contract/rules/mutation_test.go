@@ -106,7 +106,7 @@ func templatedRelease(t *testing.T, bundle extractor.Bundle) contract.Release {
 	t.Helper()
 	label := contract.ProviderLabel(bundle.Metadata)
 	release := contract.Release{Dir: label + "/" + bundle.Metadata.ProviderVersion, Files: map[string][]byte{
-		contract.ComponentsName(bundle.Metadata.ProviderType): fmt.Appendf(nil,
+		contract.ComponentsNames[bundle.Metadata.ProviderType]: fmt.Appendf(nil,
 			"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: openshift-cluster-api\n  labels: {cluster.x-k8s.io/provider: %s}\n---\n%s", label, bundle.Manifests),
 	}}
 	for _, name := range []string{"metadata.yaml", "cluster-template.yaml", "cluster-template-topology.yaml", "clusterclass-quick-start.yaml"} {

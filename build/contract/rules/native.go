@@ -133,13 +133,14 @@ func checkContainer(container contract.Value, volumes map[string]bool) (findings
 	return slices.Concat(findings, checkHandlers(container), checkPorts(container), checkEnv(container), checkRequests(container))
 }
 
-func containerHasPort(container contract.Value, name string) bool {
+// portNamed returns the port of a container with a name; it does not exist if the container declares none.
+func portNamed(container contract.Value, name string) contract.Value {
 	for _, port := range container.At("ports").Items() {
 		if port.At("name").Text() == name {
-			return true
+			return port
 		}
 	}
-	return false
+	return contract.Value{}
 }
 
 // checkService finds ports that the API server rejects.
@@ -213,7 +214,7 @@ func checkLeaderElection(b *contract.Bundle) []contract.Finding {
 			}
 			finding := argument.Finding("%s enables leader election, but no role allows it to %s leases in coordination.k8s.io", contract.NameOf(container), verb)
 			if _, lacksOld := b.Grants.OnSomeName().Lacks("", contract.Need("configmaps", "get", "create", "update")); !lacksOld {
-				finding.Severity = contract.Warning
+				finding = finding.As(contract.Warning)
 			}
 			return []contract.Finding{finding}
 		}

@@ -3,8 +3,6 @@
 package rules
 
 import (
-	"cmp"
-
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
@@ -28,7 +26,12 @@ func references(spec contract.Value) (all []podReference) {
 			sources = append(sources, source)
 		}
 		for _, source := range sources {
-			add("Secret", source.At("secret", cmp.Or(nameIfThere(source.At("secret"), "secretName"), "name")), source.At("secret"))
+			secret := source.At("secret")
+			name := secret.At("secretName")
+			if !name.Exists() {
+				name = secret.At("name")
+			}
+			add("Secret", name, secret)
 			add("ConfigMap", source.At("configMap", "name"), source.At("configMap"))
 		}
 	}
@@ -44,12 +47,4 @@ func references(spec contract.Value) (all []podReference) {
 		}
 	}
 	return all
-}
-
-// nameIfThere returns the name if the value has the field.
-func nameIfThere(v contract.Value, field string) string {
-	if v.At(field).Exists() {
-		return field
-	}
-	return ""
 }

@@ -134,7 +134,7 @@ func checkHandlerPort(container, port contract.Value, handler string) []contract
 	switch {
 	case !port.Exists() || contract.HasVariable(text):
 		return nil
-	case port.IsString() && !containerHasPort(container, text):
+	case port.IsString() && !portNamed(container, text).Exists():
 		return []contract.Finding{port.Finding("the %s uses the port %q, which %s does not declare", handler, text, contract.NameOf(container))}
 	case !port.IsString() && err == nil && (number < 1 || number > maxPort):
 		return []contract.Finding{port.Finding("invalid port %d: want 1 to %d", number, maxPort)}

@@ -3,14 +3,11 @@
 package rules
 
 import (
-	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -40,9 +37,7 @@ func checkPossible(d *contract.Definition) (findings []contract.Finding) {
 			continue
 		}
 		for _, problem := range all {
-			finding := schemaOf(at, problem.Field).Finding("a field of version %s cannot be set: %s: %s", version.At("name").Text(), problem.Field, explain(problem))
-			finding.Severity = contract.Warning
-			findings = append(findings, finding)
+			findings = append(findings, schemaOf(at, problem.Field).Finding("a field of version %s cannot be set: %s: %s", version.At("name").Text(), problem.Field, explain(problem)).As(contract.Warning))
 		}
 	}
 	return withoutInvalidSchemas(d, slices.Compact(findings))
@@ -65,15 +60,19 @@ func withoutInvalidSchemas(d *contract.Definition, findings []contract.Finding) 
 // rejectionsOf returns the API server's reasons to reject the simplest object of an edited schema; none if the schema cannot be read:
 // another rule reports this.
 func rejectionsOf(at contract.Value, edit func(map[string]any), hasStatus bool) field.ErrorList {
-	var schema map[string]any
-	if data, err := at.JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
+	schema := at.Map()
+	if schema == nil {
 		return nil
 	}
 	if properties, is := schema["properties"].(map[string]any); is {
 		delete(properties, "metadata") // has only names: users choose them
 	}
 	eachSchema(schema, edit)
-	r, is := customResourceOfSchema(schema, hasStatus)
+	props, err := contract.SchemaProps(schema)
+	if err != nil {
+		return nil
+	}
+	r, is := newCustomResource(props, hasStatus)
 	if !is {
 		return nil
 	}
@@ -89,18 +88,6 @@ func rejectionsOf(at contract.Value, edit func(map[string]any), hasStatus bool) 
 	}
 	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
-}
-
-func customResourceOfSchema(schema map[string]any, hasStatus bool) (*customResource, bool) {
-	var versioned apiextensionsv1.JSONSchemaProps
-	if data, err := json.Marshal(schema); err != nil || json.Unmarshal(data, &versioned) != nil {
-		return nil, false
-	}
-	props := &apiextensions.JSONSchemaProps{}
-	if apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&versioned, props, nil) != nil {
-		return nil, false
-	}
-	return newCustomResource(props, hasStatus)
 }
 
 // eachSchema edits a schema and the schemas of its fields and items.

@@ -137,18 +137,6 @@ func optionsOf(provider fixture.Rendered) generate.Options {
 	}
 }
 
-// TestPlatforms_MatchGenerate compares the two lists.
-func TestPlatforms_MatchGenerate(t *testing.T) {
-	for _, platform := range generate.Platforms() {
-		bundle := extractor.Bundle{Metadata: extractor.Metadata{OCPPlatform: string(platform)}}
-		for _, finding := range contract.Check(bundle, rules.All()) {
-			if finding.Rule == "metadata/ocp-platform-known" {
-				t.Error(finding.Message)
-			}
-		}
-	}
-}
-
 // BenchmarkCheck checks each provider in Go modules (in less than a second), and all providers of the folder PROVIDERS
 // together (in less than ten seconds).
 func BenchmarkCheck(b *testing.B) {

@@ -73,7 +73,7 @@ func releaseOf(provider fixture.Rendered) contract.Release {
 	label := contract.ProviderLabel(extractor.Metadata{ProviderName: provider.Name, ProviderType: provider.Type})
 	series, _ := capicontract.SeriesOf(provider.Version) // a version without a series has a finding
 	return contract.Release{Dir: label + "/" + provider.Version, Files: map[string][]byte{
-		contract.ComponentsName(provider.Type): provider.Components,
+		contract.ComponentsNames[provider.Type]: provider.Components,
 		"metadata.yaml": fmt.Appendf(nil, "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: %d, minor: %d, contract: %s}\n",
 			series.Major, series.Minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's providers have no series
 	}}

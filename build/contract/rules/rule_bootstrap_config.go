@@ -48,12 +48,7 @@ var bootstrapConfigRules = []contract.Rule{{
 	Source:   forBootstrapConfig("BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition"),
 	Why:      "Without a template, users can only create single Machines with this kind.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		if len(oneHasTemplate(contract.BootstrapConfig)(b)) > 0 {
-			return nil // reported by another rule
-		}
-		return hasTemplate(contract.BootstrapConfig)(b)
-	},
+	Check:    othersHaveTemplate(contract.BootstrapConfig),
 },
 	aBootstrapConfig.conditionsRule("bootstrap-config/conditions", forBootstrapConfig("BootstrapConfig: conditions"), "Machine"),
 	aBootstrapConfig.failureTypesRule("bootstrap-config/failure-fields-type", forBootstrapConfig("BootstrapConfig: terminal failures")),

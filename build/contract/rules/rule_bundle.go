@@ -446,9 +446,7 @@ func checkOldServiceName(o *contract.Object) []contract.Finding {
 	if o.Kind != object.Service || contract.HasVariable(o.Name) || len(problemsOfName(o)) > 0 || len(validation.IsDNS1035Label(o.Name)) == 0 {
 		return nil
 	}
-	old := name.Finding("%q: Kubernetes before 1.36 rejects the name of a Service that begins with a digit", o.Name)
-	old.Severity = contract.Warning
-	return []contract.Finding{old}
+	return []contract.Finding{name.Finding("%q: Kubernetes before 1.36 rejects the name of a Service that begins with a digit", o.Name).As(contract.Warning)}
 }
 
 // largerThan finds objects with more bytes as JSON.

@@ -210,3 +210,10 @@ func checkLabelPresent(crd *contract.Definition) []contract.Finding {
 	names := capicontract.LabelPrefix + strings.Join(contracts, " nor "+capicontract.LabelPrefix)
 	return []contract.Finding{crd.At("metadata", "labels").Finding("found neither the label %s", names)}
 }
+
+// knownGroups are the groups that Cluster API's own role includes.
+var knownGroups = []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"}
+
+func lowerPlural(d *contract.Definition) string {
+	return strings.ToLower(d.At("spec", "names", "plural").Text())
+}

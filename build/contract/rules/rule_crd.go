@@ -23,7 +23,9 @@ var crdRules = []contract.Rule{{
 	Source:   kubernetes("Specifying a structural schema", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
 	Why:      "The API server rejects a CRD whose schema is not structural, whose defaults are invalid, or whose CEL rules do not compile or exceed the cost limit. This rule runs the validation code of the API server.",
 	Fix:      "Correct the Go type and its markers, and regenerate the CRD.",
-	Check:    checkDefinitions,
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return slices.Concat(parallel.Map(b.Definitions, checkValid)...)
+	},
 }, {
 	ID:       "crd/object-possible",
 	Severity: contract.Error,
@@ -208,11 +210,6 @@ func checkReviewVersions(d *contract.Definition) []contract.Finding {
 		return nil
 	}
 	return []contract.Finding{versions.Finding("conversionReviewVersions does not include v1")}
-}
-
-// checkDefinitions validates the CRDs with the code of the API server, in parallel.
-func checkDefinitions(b *contract.Bundle) []contract.Finding {
-	return slices.Concat(parallel.Map(b.Definitions, checkValid)...)
 }
 
 // checkValid does the same as the API server when a CRD is created: it decodes, defaults and validates it. Another rule

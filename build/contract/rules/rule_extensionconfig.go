@@ -7,10 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/json"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 )
@@ -178,15 +175,7 @@ func checkNamespaceSelector(_ *contract.Bundle, o *contract.Object) []contract.F
 	if !written.Exists() {
 		return nil
 	}
-	var selector metav1.LabelSelector
-	data, err := written.JSON()
-	if err == nil {
-		err = json.UnmarshalCaseSensitivePreserveInts(data, &selector)
-	}
-	if err == nil {
-		_, err = metav1.LabelSelectorAsSelector(&selector)
-	}
-	if err != nil {
+	if _, err := contract.Selector(written); err != nil {
 		return []contract.Finding{written.Finding("%v", err)}
 	}
 	return nil

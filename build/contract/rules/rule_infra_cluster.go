@@ -122,9 +122,7 @@ var (
 func checkInfraCluster(b *contract.Bundle) []contract.Finding {
 	findings := needs(infrastructureType, contract.InfraCluster)(b)
 	if len(b.Definitions.Of(contract.InfraMachine, contract.InfraMachinePool)) > 0 {
-		for i := range findings {
-			findings[i].Severity = contract.Warning
-		}
+		return allAs(contract.Warning, findings)
 	}
 	return findings
 }

@@ -98,12 +98,7 @@ var infraMachineRules = []contract.Rule{{
 	Source:   forInfraMachine("InfraMachineTemplate, InfraMachineTemplateList resource definition"),
 	Why:      "Without a template, users can only create single Machines of this kind.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		if len(oneHasTemplate(contract.InfraMachine)(b)) > 0 {
-			return nil // reported by another rule
-		}
-		return hasTemplate(contract.InfraMachine)(b)
-	},
+	Check:    othersHaveTemplate(contract.InfraMachine),
 },
 	anInfraMachine.conditionsRule("infra-machine/conditions", forInfraMachine("InfraMachine: conditions"), "Machine"),
 	anInfraMachine.failureTypesRule("infra-machine/failure-fields-type", forInfraMachine("InfraMachine: terminal failures")),

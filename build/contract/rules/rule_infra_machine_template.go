@@ -28,9 +28,7 @@ func checkCapacity(d *contract.Definition) (findings []contract.Finding) {
 	}
 	subresource := contract.VersionOf(d.Object, d.Version).At("subresources", "status")
 	if capacity, _ := contract.SchemaField(d.Schema, "status.capacity"); capacity.Exists() && subresource.Node == nil {
-		finding := subresource.Finding("version %s has status.capacity without the subresource", d.Version)
-		finding.Severity = contract.Warning // all but the optional feature works
-		findings = append(findings, finding)
+		findings = append(findings, subresource.Finding("version %s has status.capacity without the subresource", d.Version).As(contract.Warning)) // all but the optional feature works
 	}
 	return findings
 }

@@ -110,9 +110,9 @@ var installerRules = []contract.Rule{{
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return eachWithSeverity(b, contract.Warning, checkTargetNamespace(b))
+			return allAs(contract.Warning, each(b.Objects, checkTargetNamespace(b)))
 		}
-		return eachObject(checkTargetNamespace(b))(b)
+		return each(b.Objects, checkTargetNamespace(b))
 	},
 }, {
 	ID:       "installer/no-namespace-object",
@@ -139,9 +139,9 @@ var installerRules = []contract.Rule{{
 	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and the objects that need the CA with service.beta.openshift.io/inject-cabundle, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + " and " + v1alpha1.InjectCABundleAnnotation + ". The transforms \"cert-manager-to-service-ca\" and \"cert-manager-to-installer-ca\" of \"capi-manifests generate\" do it.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return eachWithSeverity(b, contract.Warning, checkCertManager)
+			return allAs(contract.Warning, each(b.Objects, checkCertManager))
 		}
-		return eachObject(checkCertManager)(b)
+		return each(b.Objects, checkCertManager)
 	},
 }, {
 	ID:       "installer/kind-allowed",
@@ -217,7 +217,7 @@ var installerRules = []contract.Rule{{
 	Why:       "On OpenShift the objects of Cluster API are in " + v1alpha1.OpenShiftNamespaces.Operand + ". A webhook for all namespaces also validates objects of another Cluster API installation.",
 	Fix:       "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OpenShiftNamespaces.Operand + "}}.",
 	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
-		if selector := webhook.At("namespaceSelector"); !selector.At("matchLabels").Exists() && !selector.At("matchExpressions").Exists() {
+		if selector := webhook.At("namespaceSelector"); !narrows(selector) {
 			return []contract.Finding{selector.Finding("the webhook matches all namespaces")}
 		}
 		return nil
@@ -294,15 +294,12 @@ func checkPinned(container contract.Value, placeholder string) []contract.Findin
 	switch text := image.Text(); {
 	case text == "": // reported by another rule
 		return nil
-	case text == placeholder, pinned(text), contract.HasVariable(text):
+	case text == placeholder, object.IsPinned(text), contract.HasVariable(text):
 		return nil
 	default:
 		return []contract.Finding{image.Finding("%s: image %s is neither by digest nor the placeholder %q", contract.NameOf(container), text, placeholder)}
 	}
 }
-
-// pinned reports whether an image reference ends in a SHA-256 digest.
-func pinned(image string) bool { return object.IsPinned(image) }
 
 func checkTargetNamespace(b *contract.Bundle) func(*contract.Object) []contract.Finding {
 	want := b.Metadata.ClusterProfile.Namespaces().Operand
@@ -330,9 +327,8 @@ func checkCertManager(o *contract.Object) (findings []contract.Finding) {
 	return findings
 }
 
-// eachWithSeverity checks each object, with a severity that overrides the rule's.
-func eachWithSeverity(b *contract.Bundle, severity contract.Severity, check func(*contract.Object) []contract.Finding) []contract.Finding {
-	findings := eachObject(check)(b)
+// allAs sets the severity of findings; it overrides the rule's.
+func allAs(severity contract.Severity, findings []contract.Finding) []contract.Finding {
 	for i := range findings {
 		findings[i].Severity = severity
 	}
@@ -387,14 +383,14 @@ func resourceOf(o *contract.Object) schema.GroupResource {
 	return plural.GroupResource()
 }
 
-// asks reports whether a rule of a webhook or policy matches one of the operations on a resource.
+// asks reports whether a rule of a webhook or policy matches one of the operations on a resource; any operation if there are none.
 func asks(rules contract.Value, resource schema.GroupResource, operations ...string) bool {
 	covers := func(list contract.Value, text string) bool {
 		return contract.Contains(list, "*") || contract.Contains(list, text)
 	}
 	for _, rule := range rules.Items() {
 		if covers(rule.At("apiGroups"), resource.Group) && covers(rule.At("resources"), resource.Resource) &&
-			slices.ContainsFunc(operations, func(operation string) bool { return covers(rule.At("operations"), operation) }) {
+			(len(operations) == 0 || slices.ContainsFunc(operations, func(operation string) bool { return covers(rule.At("operations"), operation) })) {
 			return true
 		}
 	}

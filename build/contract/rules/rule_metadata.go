@@ -110,7 +110,7 @@ var metadataRules = []contract.Rule{{
 	Check: func(b *contract.Bundle) []contract.Finding {
 		platform := b.Metadata.OCPPlatform
 		isOther := b.Metadata.ClusterProfile == extractor.Kubernetes && extractor.IsPlatformName(platform)
-		if platform == "" || isOther || slices.Contains(platforms, configv1.PlatformType(platform)) {
+		if platform == "" || isOther || slices.Contains(contract.Platforms, configv1.PlatformType(platform)) {
 			return nil
 		}
 		return metadataFinding("ocpPlatform", "unknown OpenShift platform %q", platform)
@@ -242,7 +242,7 @@ func checkLeftovers(b *contract.Bundle) (findings []contract.Finding) {
 			for value := range container.All() {
 				inContainers[value.Node] = true
 				replaced := value.Text() == placeholder && isReplaced(container, value)
-				if mentions(value.Text(), placeholder) && !replaced {
+				if object.MentionsImage(value.Text(), placeholder) && !replaced {
 					leftover(value)
 				}
 			}
@@ -261,10 +261,6 @@ func isReplaced(container, value contract.Value) bool {
 	path := strings.TrimPrefix(value.Path, container.Path+".")
 	return path == "image" || strings.HasPrefix(path, "args[") || strings.HasPrefix(path, "env[") && strings.HasSuffix(path, "].value")
 }
-
-// mentions reports whether text holds an image reference: itself, and not a longer
-// one that begins or ends with it.
-func mentions(text, reference string) bool { return object.MentionsImage(text, reference) }
 
 // namePattern is a DNS label.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -314,12 +310,4 @@ func checkManagerImage(b *contract.Bundle) (findings []contract.Finding) {
 		}
 	}
 	return findings
-}
-
-// platforms are the possible platforms of an Infrastructure object.
-var platforms = []configv1.PlatformType{
-	configv1.AWSPlatformType, configv1.AzurePlatformType, configv1.BareMetalPlatformType, configv1.GCPPlatformType,
-	configv1.LibvirtPlatformType, configv1.OpenStackPlatformType, configv1.NonePlatformType, configv1.VSpherePlatformType,
-	configv1.OvirtPlatformType, configv1.IBMCloudPlatformType, configv1.KubevirtPlatformType, configv1.EquinixMetalPlatformType,
-	configv1.PowerVSPlatformType, configv1.AlibabaCloudPlatformType, configv1.NutanixPlatformType, configv1.ExternalPlatformType,
 }

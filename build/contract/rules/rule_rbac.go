@@ -113,9 +113,7 @@ var rbacRules = []contract.Rule{{
 		}
 		findings := b.Grants.Lacking(b, "cluster.x-k8s.io", contract.Need("clusters", "get", "list", "watch"))
 		if b.Metadata.ProviderType == infrastructureType {
-			for i := range findings {
-				findings[i].Severity = contract.Error // every infrastructure controller reads the Cluster first
-			}
+			return allAs(contract.Error, findings) // every infrastructure controller reads the Cluster first
 		}
 		return findings
 	},
@@ -331,9 +329,7 @@ func checkSubjects(b *contract.Bundle) []contract.Finding {
 			return nil
 		}
 		if namespace == "" {
-			missing := subject.At("namespace").Finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text())
-			missing.Severity = contract.Error
-			return []contract.Finding{missing}
+			return []contract.Finding{subject.At("namespace").Finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text()).As(contract.Error)}
 		}
 		return []contract.Finding{name.Finding("ServiceAccount %s/%s not found", namespace, name.Text())}
 	})(b)

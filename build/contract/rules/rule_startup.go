@@ -87,7 +87,7 @@ func checkIssuers(b *contract.Bundle) (findings []contract.Finding) {
 		}
 		finding := name.Finding("%s %s not found in the manifests", kind, name.Text())
 		if kind == "ClusterIssuer" {
-			finding.Severity = contract.Warning // the cluster can have it
+			finding = finding.As(contract.Warning) // the cluster can have it
 		}
 		findings = append(findings, finding)
 	}
@@ -291,18 +291,15 @@ func checkWebhookFlag(b *contract.Bundle, service *contract.Object, wanted strin
 
 // numberOfPort returns the number of a port of a container, given by number or name; 0 if it is unknown.
 func numberOfPort(container, port contract.Value) int {
-	if number, err := strconv.Atoi(port.Text()); err == nil {
-		return number
+	text := port.Text()
+	if named := portNamed(container, text); text != "" && named.Exists() {
+		text = named.At("containerPort").Text()
 	}
-	for _, declared := range container.At("ports").Items() {
-		if port.Text() != "" && declared.At("name").Text() == port.Text() {
-			number, err := strconv.Atoi(declared.At("containerPort").Text())
-			if err == nil {
-				return number
-			}
-		}
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
 	}
-	return 0
+	return number
 }
 
 func checkReplicas(o *contract.Object) []contract.Finding {

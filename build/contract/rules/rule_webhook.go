@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -184,9 +186,7 @@ func checkFailurePolicy(webhook contract.Value) []contract.Finding {
 	case text == "Ignore":
 		return []contract.Finding{policy.Finding("requests pass while the webhook is unavailable")}
 	default:
-		invalid := policy.Finding("invalid failurePolicy %q: want Fail or Ignore", text)
-		invalid.Severity = contract.Error
-		return []contract.Finding{invalid}
+		return []contract.Finding{policy.Finding("invalid failurePolicy %q: want Fail or Ignore", text).As(contract.Error)}
 	}
 }
 
@@ -361,10 +361,8 @@ func hasPort(template contract.Value, port string) bool {
 		return true
 	}
 	for _, container := range template.At("spec", "containers").Items() {
-		for _, declared := range container.At("ports").Items() {
-			if declared.At("name").Text() == port {
-				return true
-			}
+		if portNamed(container, port).Exists() {
+			return true
 		}
 	}
 	return false
@@ -432,11 +430,7 @@ func checkWebhookNames(b *contract.Bundle) (findings []contract.Finding) {
 
 // checkSelfLock finds webhooks that can block resources that every pod needs.
 func checkSelfLock(webhook contract.Value) (findings []contract.Finding) {
-	selects := func(field string) bool {
-		selector := webhook.At(field)
-		return selector.At("matchLabels").Exists() || selector.At("matchExpressions").Exists()
-	}
-	if webhook.At("failurePolicy").Text() == "Ignore" || selects("namespaceSelector") || selects("objectSelector") {
+	if webhook.At("failurePolicy").Text() == "Ignore" || narrows(webhook.At("namespaceSelector")) || narrows(webhook.At("objectSelector")) {
 		return nil
 	}
 	for _, rule := range webhook.At("rules").Items() {
@@ -476,19 +470,10 @@ func serviceOf(b *contract.Bundle, config contract.Value) *contract.Object {
 
 // podsOf returns the pod templates that a Service selects.
 func podsOf(b *contract.Bundle, service *contract.Object) (templates []contract.Value) {
+	wanted := k8slabels.Set(service.At("spec", "selector").StringMap())
 	for _, o := range b.Objects {
 		template, makesPods := contract.PodTemplate(o)
-		if !makesPods || o.Namespace != service.Namespace {
-			continue
-		}
-		wanted, found := 0, 0
-		for name, value := range service.At("spec", "selector").Fields() {
-			wanted++
-			if template.At("metadata", "labels", name).Text() == value.Text() {
-				found++
-			}
-		}
-		if wanted > 0 && wanted == found {
+		if makesPods && o.Namespace == service.Namespace && len(wanted) > 0 && k8slabels.SelectorFromSet(wanted).Matches(k8slabels.Set(template.At("metadata", "labels").StringMap())) {
 			templates = append(templates, template)
 		}
 	}

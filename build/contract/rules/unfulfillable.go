@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -18,8 +17,8 @@ import (
 // checkUnfulfillable finds the CEL rules and the keyword "not" that reject each value of a schema. If each object has a value of the
 // schema, no object can be created.
 func checkUnfulfillable(version string, at contract.Value, hasStatus bool) []contract.Finding {
-	var schema map[string]any
-	if data, err := at.JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
+	schema := at.Map()
+	if schema == nil {
 		return nil // reported by another rule
 	}
 	if properties, is := schema["properties"].(map[string]any); is && hasStatus {
@@ -31,8 +30,7 @@ func checkUnfulfillable(version string, at contract.Value, hasStatus bool) []con
 // unfulfillable checks a schema and the schemas of its fields and items. always reports whether each object has a value of the schema.
 func unfulfillable(version string, at contract.Value, schema map[string]any, always bool) (findings []contract.Finding) {
 	add := func(at contract.Value, cause string) {
-		finding := at.Finding("a field of version %s cannot be set: %s", version, cause)
-		finding.Severity = contract.Warning
+		finding := at.Finding("a field of version %s cannot be set: %s", version, cause).As(contract.Warning)
 		if always {
 			finding = at.Finding("no object of version %s can be created: %s", version, cause)
 		}

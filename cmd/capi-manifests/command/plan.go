@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
@@ -336,7 +336,7 @@ func (p *platformsFlag) parse() error {
 		return fmt.Errorf("invalid --platform: %w", err)
 	}
 	for _, platform := range platforms {
-		for _, known := range generate.Platforms() {
+		for _, known := range contract.Platforms {
 			if name := string(known); name != platform && strings.EqualFold(name, platform) {
 				return fmt.Errorf("invalid --platform %q: want %s (case-sensitive)", platform, name)
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
@@ -96,7 +96,7 @@ func CompleteFixed(cmd *cobra.Command, flag string, values ...string) {
 // CompletePlatform completes the flag --platform.
 func CompletePlatform(cmd *cobra.Command) {
 	var platforms []string
-	for _, platform := range generate.Platforms() {
+	for _, platform := range contract.Platforms {
 		platforms = append(platforms, string(platform))
 	}
 	CompleteFixed(cmd, "platform", platforms...)
