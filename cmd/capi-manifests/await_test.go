@@ -26,31 +26,19 @@ func until(ts *testscript.TestScript, event string, happened func() bool) {
 	}
 }
 
-// await is a command of scripts; see TestScripts.
-func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await PATH")
-	}
+func await(ts *testscript.TestScript, args []string) {
 	reg := ts.Value(registryKey{}).(*registry.Registry)
 	until(ts, "a request for "+args[0], func() bool { return reg.Paths()[args[0]] > 0 })
 }
 
-// awaitFile is a command of scripts; see TestScripts.
-func awaitFile(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await-file DIR")
-	}
+func awaitFile(ts *testscript.TestScript, args []string) {
 	until(ts, "a file in "+args[0], func() bool {
 		entries, err := os.ReadDir(ts.MkAbs(args[0]))
 		return err == nil && len(entries) > 0
 	})
 }
 
-// awaitEnd is a command of scripts; see TestScripts. The script's own "wait" has no timeout.
-func awaitEnd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await-end EVENT")
-	}
+func awaitEnd(ts *testscript.TestScript, args []string) {
 	for _, program := range ts.BackgroundCmds() {
 		until(ts, args[0]+" to end "+strings.Join(program.Args, " "), func() bool {
 			return errors.Is(program.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)

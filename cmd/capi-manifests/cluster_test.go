@@ -16,10 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -30,10 +26,6 @@ const clusterAPICRD = "clusterapis.capi-operator.openshift.io"
 // TestClusterScripts runs the scripts in testdata/cluster against a control plane without capi-installer. The scripts
 // write the ClusterAPI object with kubectl. $KUBECONFIG has all permissions; $READER and $STRANGER are kubeconfigs of
 // the service accounts reader and stranger without permissions. $MANIFESTS is the folder of the release's manifests.
-// In addition to testscript's commands there are exits, expand, publish and images-json of TestScripts, and:
-//
-//	stored-version NAME IMAGE FILE OUT   writes the revision ConfigMap of a version with the objects of FILE
-//	await-text TEXT FILE                 waits until a file contains a text
 func TestClusterScripts(t *testing.T) {
 	runClusterScripts(t, controlplane.Shared(t), "testdata/cluster")
 }
@@ -80,7 +72,7 @@ func runClusterScripts(t *testing.T, cluster *controlplane.Cluster, dir string) 
 			env.Setenv("NOBODY", address)
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expand, "publish": publish, "login": login, "setenv": setenv, "images-json": writeImagesJSON, "stored-version": writeStoredVersion, "await-text": awaitText},
+		Cmds: scriptCommands,
 	})
 }
 
@@ -101,30 +93,19 @@ func removeAfter(t *testing.T, cluster *controlplane.Cluster) {
 	})
 }
 
-func writeStoredVersion(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 4 {
-		ts.Fatalf("usage: stored-version NAME IMAGE FILE OUT")
-	}
+func writeStoredVersion(ts *testscript.TestScript, args []string) {
 	content := []byte(ts.ReadFile(args[2]))
 	objects, err := yamldoc.Objects(content)
 	ts.Check(err)
-	set := operand.Set{ContentID: digest.FromBytes(content), Operands: []operand.Operand{{
-		Name: "cluster-api", Type: extractor.Core, Version: "v1.12.3", ContentID: digest.FromBytes(content),
-		Origin: extractor.Origin{Name: "core", Image: args[1]}, Objects: objects,
-	}}}
-	stored, err := revision.Encode(set)
+	configMap, err := revisionOf(args[0], digest.FromBytes(content), args[1], objects)
 	ts.Check(err)
-	configMap := revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, args[0], metav1.OwnerReference{}, stored)[0]
 	configMap.OwnerReferences, configMap.Finalizers = nil, nil // kubectl deletes it at the end
 	encoded, err := yaml.Marshal(configMap)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[3]), encoded, 0o600))
 }
 
-func awaitText(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: await-text TEXT FILE")
-	}
+func awaitText(ts *testscript.TestScript, args []string) {
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		content, err := os.ReadFile(ts.MkAbs(args[1]))
 		if err == nil && strings.Contains(string(content), args[0]) {

@@ -11,19 +11,14 @@ import (
 	"testing"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
 // completions returns the completions of a command line.
 func completions(t *testing.T, words ...string) []string {
 	t.Helper()
-	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", append([]string{"__complete"}, words...), strings.NewReader(""), &stdout, &stderr); code != cli.ExitGood {
-		t.Fatalf("exit code %d: %s", code, &stderr)
-	}
 	var found []string
-	for line := range strings.Lines(stdout.String()) {
+	for line := range strings.Lines(runGood(t, append([]string{"__complete"}, words...)...)) {
 		word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		found = append(found, word)
 	}
@@ -72,9 +67,8 @@ func TestCompletion_RuleIDs(t *testing.T) {
 
 func TestCompletion_FourShells(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		var stdout, stderr strings.Builder
-		if code := command.Run(t.Context(), "", []string{"completion", shell}, strings.NewReader(""), &stdout, &stderr); code != cli.ExitGood || !strings.Contains(stdout.String(), "capi-manifests") {
-			t.Errorf("%s: exit code %d, %d bytes", shell, code, stdout.Len())
+		if script := runGood(t, "completion", shell); !strings.Contains(script, "capi-manifests") {
+			t.Errorf("%s: %d bytes", shell, len(script))
 		}
 	}
 }

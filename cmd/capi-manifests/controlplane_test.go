@@ -46,10 +46,7 @@ func (m withControlplane) Run() int {
 
 // putControlplane is the command "controlplane-in-path" of scripts: it builds the program
 // that --against embedded starts.
-func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: controlplane-in-path")
-	}
+func putControlplane(ts *testscript.TestScript, _ []string) {
 	built, err := buildControlplane()
 	ts.Check(err)
 	ts.Setenv("CONTROLPLANE_BINARY", built.binary)
@@ -59,10 +56,7 @@ func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
 // cacheControlplane is the command "controlplane-cache" of scripts: it gives the script its own user's cache directory
 // with the built control plane, and the settings of the go command, so that --against embedded need not build it again.
 // The program that starts it is not in the cache.
-func cacheControlplane(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: controlplane-cache")
-	}
+func cacheControlplane(ts *testscript.TestScript, _ []string) {
 	built, err := buildControlplane()
 	ts.Check(err)
 	ts.Setenv("XDG_CACHE_HOME", ts.MkAbs("cache"))
@@ -101,10 +95,7 @@ func buildControlplaneIn(dir string) (built programControlplane, err error) {
 }
 
 // putCoreWebhooks is the command "corewebhooks-in-path" of scripts: it builds the program that serves the webhooks of Cluster API.
-func putCoreWebhooks(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: corewebhooks-in-path")
-	}
+func putCoreWebhooks(ts *testscript.TestScript, _ []string) {
 	dir, err := buildCoreWebhooks()
 	ts.Check(err)
 	ts.Setenv("PATH", dir+string(os.PathListSeparator)+ts.Getenv("PATH"))

@@ -72,10 +72,7 @@ func authorityOf(server *httptest.Server) []byte {
 
 // serveExtension starts an extension until the end of a script: serve-extension NAME [ANSWER]. $NAME is its URL; its
 // authority is in the file NAME.crt. ANSWER is a file with the answer to Discovery.
-func serveExtension(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 1 || len(args) > 2 {
-		ts.Fatalf("usage: serve-extension NAME [ANSWER]")
-	}
+func serveExtension(ts *testscript.TestScript, args []string) {
 	handler := exampleHandler("")
 	if len(args) == 2 {
 		answer := ts.ReadFile(args[1])

@@ -39,14 +39,13 @@ func TestHelp_ExamplesWork(t *testing.T) {
 				if !found {
 					t.Fatal("the example does not run capi-manifests")
 				}
-				var stdout, stderr strings.Builder
 				args := strings.Fields(expand(words))
 				good := []int{cli.ExitGood}
 				if args[0] == "diff" {
 					good = append(good, cli.ExitFindings) // the releases differ
 				}
-				if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); !slices.Contains(good, code) || stdout.Len()+stderr.Len() == 0 {
-					t.Errorf("exit code %d: %s", code, &stderr)
+				if code, stdout, stderr := run(t, args...); !slices.Contains(good, code) || stdout+stderr == "" {
+					t.Errorf("exit code %d: %s", code, stderr)
 				}
 			})
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 )
 
@@ -20,11 +19,10 @@ func TestValidate_FindingsNameSourcesOfFork(t *testing.T) {
 		t.Skip("needs forks of providers in FORKS")
 	}
 	dir := filepath.Join(folder, "cluster-api-provider-nutanix", "openshift")
-	var stdout, stderr strings.Builder
-	code := command.Run(t.Context(), "", []string{"validate", dir, "--as", "kustomize", "--platform", "Nutanix", "-o", "json"}, strings.NewReader(""), &stdout, &stderr)
+	code, stdout, stderr := run(t, "validate", dir, "--as", "kustomize", "--platform", "Nutanix", "-o", "json")
 	var report findings.Report
-	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
-		t.Fatalf("exit code %d: %v\n%s", code, err, &stderr)
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("exit code %d: %v\n%s", code, err, stderr)
 	}
 	located, all := 0, 0
 	for _, finding := range report.Bundles[0].Findings {

@@ -15,18 +15,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// index is a command of scripts; see TestScripts.
-func index(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 3 {
-		ts.Fatalf("usage: index NAME TAG DIR")
-	}
+func index(ts *testscript.TestScript, args []string) {
 	layer := layerOf(ts, args[2])
-	var children []registry.Child
-	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
-		child, err := registry.Format{Platform: platform}.Image(layer)
-		ts.Check(err)
-		children = append(children, registry.Child{Platform: platform, Image: child})
-	}
+	children, err := forPlatforms(layer)
+	ts.Check(err)
 	base, err := registry.Format{}.Index(children...)
 	ts.Check(err)
 	attested, err := attest(base, children[0].Image)
@@ -34,6 +26,18 @@ func index(ts *testscript.TestScript, neg bool, args []string) {
 	reference, err := ts.Value(registryKey{}).(*registry.Registry).PushTag(args[0], args[1], attested)
 	ts.Check(err)
 	ts.Setenv(args[0], reference)
+}
+
+// forPlatforms returns an image with a layer for each of two platforms.
+func forPlatforms(layer registry.Layer) (children []registry.Child, err error) {
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		child, err := registry.Format{Platform: platform}.Image(layer)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, registry.Child{Platform: platform, Image: child})
+	}
+	return children, nil
 }
 
 // attest adds an attestation about image to an index, as BuildKit does.
@@ -51,9 +55,8 @@ func attest(index v1.ImageIndex, image v1.Image) (v1.ImageIndex, error) {
 	}}), err
 }
 
-// slow is a command of scripts; see TestScripts.
-func slow(ts *testscript.TestScript, neg bool, args []string) {
-	image(ts, neg, args)
+func slow(ts *testscript.TestScript, args []string) {
+	image(ts, args)
 	reg := ts.Value(registryKey{}).(*registry.Registry)
 	reference, err := registryname.NewDigest(ts.Getenv(args[0]))
 	ts.Check(err)

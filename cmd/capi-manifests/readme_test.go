@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -53,7 +52,7 @@ func TestREADME_ExamplesWork(t *testing.T) {
 			env.Setenv("KUBECONFIG", kubeconfig)
 			return setup(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "corewebhooks-in-path": putCoreWebhooks, "index": index, "signing-key": signingKey},
+		Cmds: scriptCommands,
 	})
 }
 
@@ -152,16 +151,16 @@ func TestREADME_SwitchingFromManifestsGen(t *testing.T) {
 // checkDifferences compares the output of generate --compare with the list of differences in docs/manifests-gen.md.
 func checkDifferences(t *testing.T, docs, name string, args []string) {
 	t.Helper()
-	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); code != cli.ExitFindings {
-		t.Fatalf("exit code %d, want %d\n%s", code, cli.ExitFindings, &stderr)
+	code, stdout, stderr := run(t, args...)
+	if code != cli.ExitFindings {
+		t.Fatalf("exit code %d, want %d\n%s", code, cli.ExitFindings, stderr)
 	}
 	_, after, found := strings.Cut(docs, "\n## "+name+"\n\n```text\n")
 	want, _, ended := strings.Cut(after, "```\n")
 	if !found || !ended {
 		t.Fatalf("docs/manifests-gen.md: no list for %s", name)
 	}
-	if diff := cmp.Diff(want, differencesIn(stdout.String())); diff != "" {
+	if diff := cmp.Diff(want, differencesIn(stdout)); diff != "" {
 		t.Errorf("docs/manifests-gen.md: differences of %s (-listed +found):\n%s", name, diff)
 	}
 }

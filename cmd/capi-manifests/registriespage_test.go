@@ -76,6 +76,6 @@ func TestPrivateRegistries_CommandsWork(t *testing.T) {
 			env.Setenv("PATH", path+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return setup(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "login": login},
+		Cmds: scriptCommands,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,29 +37,57 @@ func TestMain(m *testing.M) {
 	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main, "example-extension": exampleExtension})
 }
 
+// scriptCommands are the commands of scripts in addition to those of testscript.
+var scriptCommands = commands(map[string]func(*testscript.TestScript, []string){
+	"exits CODE ARG...":                  exits,              // runs capi-manifests, which must exit with CODE
+	"publish NAME":                       publish,            // generates, packs and pushes providers/NAME; $NAME is the reference
+	"image NAME DIR":                     image,              // pushes an image of one layer with the files of DIR; $NAME is the reference
+	"index NAME TAG DIR":                 index,              // pushes an index of such an image for linux/amd64 and linux/arm64, with an attestation, to NAME:TAG; $NAME is the reference
+	"slow NAME DIR":                      slow,               // pushes an image whose layer is never sent; $NAME is the reference, $NAME_layer the layer's path
+	"await PATH":                         await,              // waits for a request for a path of the registry
+	"await-file DIR":                     awaitFile,          // waits for a file in a directory
+	"await-text TEXT FILE":               awaitText,          // waits until a file contains a text
+	"await-end EVENT":                    awaitEnd,           // waits for the end of all background programs; EVENT is expected to end them. The script's own "wait" has no timeout
+	"images-json FILE KEY=REF...":        writeImagesJSON,    // writes images.json
+	"real-providers DIR":                 writeProviders,     // writes the kustomize directories of real providers into DIR
+	"setenv NAME FILE":                   setenv,             // sets a variable to the text of a file
+	"login HOST PASSWORD":                login,              // writes credentials for the user "me" where container tools look for them
+	"expand FILE":                        expand,             // replaces the variables in a file
+	"signing-key NAME":                   signingKey,         // writes a key pair; see writeSigningKey
+	"stored-version NAME IMAGE FILE OUT": writeStoredVersion, // writes the revision ConfigMap of a version with the objects of FILE
+	"controlplane-in-path":               putControlplane,    // puts the program of --against embedded into the PATH
+	"corewebhooks-in-path":               putCoreWebhooks,    // puts the program of the webhooks that --against embedded also needs for a release into the PATH
+	"controlplane-cache":                 cacheControlplane,  // gives the script a cache directory with the control plane
+	"serve-extension NAME [ANSWER]":      serveExtension,     // starts a Runtime Extension with an answer to Discovery, a file; $NAME is its URL, NAME.crt its authority
+	"stop-registry":                      stopRegistry,       // stops the registry
+})
+
+// commands returns commands by their names. The usage of each says how many arguments it has.
+func commands(all map[string]func(*testscript.TestScript, []string)) map[string]func(*testscript.TestScript, bool, []string) {
+	named := map[string]func(*testscript.TestScript, bool, []string){}
+	for usage, run := range all {
+		words := strings.Fields(usage)
+		least, most := len(words)-1, len(words)-1
+		switch last := words[most]; {
+		case strings.HasSuffix(last, "..."):
+			most = math.MaxInt
+		case strings.HasPrefix(last, "["):
+			least--
+		}
+		named[words[0]] = func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) < least || len(args) > most {
+				ts.Fatalf("usage: %s", usage)
+			}
+			run(ts, args)
+		}
+	}
+	return named
+}
+
 // TestScripts runs the scripts in testdata/script. Each has its own registry ($REGISTRY), one that requires a password
 // ($PRIVATE), one that also has a certificate of the CA in ca.crt ($SECURE), an address without a listener ($CLOSED) and its
 // port ($CLOSED_PORT), the directory of the program ($BIN), and the kustomize directories of small providers (providers/core, aws, azure and
-// example, which violates no rule). In addition to the commands of testscript there are:
-//
-//	exits CODE ARG...          runs capi-manifests, which must exit with CODE
-//	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
-//	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
-//	index NAME TAG DIR         pushes an index of such an image for linux/amd64 and linux/arm64, with an attestation, to NAME:TAG; $NAME is the reference
-//	slow NAME DIR              pushes an image whose layer is never sent; $NAME is the reference, $NAME_layer the layer's path
-//	await PATH                 waits for a request for a path of the registry
-//	await-file DIR             waits for a file in a directory
-//	await-end EVENT            waits for the end of all background programs; EVENT is expected to end them
-//	images-json FILE KEY=REF…  writes images.json
-//	real-providers DIR         writes the kustomize directories of real providers into DIR
-//	setenv NAME FILE           sets a variable to the text of a file
-//	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
-//	expand FILE                replaces the variables in a file
-//	controlplane-in-path       puts the program of --against embedded into the PATH
-//	corewebhooks-in-path       puts the program of the webhooks that --against embedded also needs for a release into the PATH
-//	controlplane-cache         gives the script a cache directory with the control plane
-//	serve-extension NAME [ANSWER]  starts a Runtime Extension with an answer to Discovery; $NAME is its URL, NAME.crt its authority
-//	stop-registry              stops the registry
+// example, which violates no rule).
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Deadline:            time.Now().Add(scriptsTimeout),
@@ -67,11 +96,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "await-file": awaitFile, "await-end": awaitEnd, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand, "serve-extension": serveExtension,
-			"real-providers": writeProviders, "controlplane-in-path": putControlplane, "corewebhooks-in-path": putCoreWebhooks, "controlplane-cache": cacheControlplane,
-			"stop-registry": stopRegistry,
-		},
+		Cmds:                scriptCommands,
 	})
 }
 
@@ -120,14 +145,11 @@ func setup(env *testscript.Env) error {
 	return os.CopyFS(filepath.Join(env.WorkDir, "providers"), os.DirFS(filepath.Join("testdata", "providers")))
 }
 
-func stopRegistry(ts *testscript.TestScript, _ bool, _ []string) {
+func stopRegistry(ts *testscript.TestScript, _ []string) {
 	ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 }
 
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE ARG...")
-	}
+func exits(ts *testscript.TestScript, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	err = ts.Exec("capi-manifests", args[1:]...)
@@ -142,10 +164,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func publish(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: publish NAME")
-	}
+func publish(ts *testscript.TestScript, args []string) {
 	options := generate.Options{
 		Dir: ts.MkAbs("providers/" + args[0]), ProviderName: "cluster-api-provider-" + args[0], ProviderType: extractor.Infrastructure,
 		ProviderVersion: "v2.10.0", OCPPlatform: map[string]string{"aws": "AWS", "azure": "Azure"}[args[0]],
@@ -163,10 +182,7 @@ func publish(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], reference)
 }
 
-func image(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: image NAME DIR")
-	}
+func image(ts *testscript.TestScript, args []string) {
 	layer := layerOf(ts, args[1])
 	packed, err := registry.Image(layer)
 	ts.Check(err)
@@ -194,10 +210,7 @@ func layerOf(ts *testscript.TestScript, dir string) registry.Layer {
 	return layer
 }
 
-func writeImagesJSON(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: images-json FILE KEY=REF...")
-	}
+func writeImagesJSON(ts *testscript.TestScript, args []string) {
 	images := map[string]string{}
 	for _, arg := range args[1:] {
 		key, reference, _ := strings.Cut(arg, "=")
@@ -208,35 +221,23 @@ func writeImagesJSON(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(data, '\n'), 0o644))
 }
 
-func login(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: login HOST PASSWORD")
-	}
+func login(ts *testscript.TestScript, args []string) {
 	auth := base64.StdEncoding.EncodeToString([]byte("me:" + args[1]))
 	ts.Check(os.MkdirAll(ts.MkAbs("docker"), 0o700))
 	ts.Check(os.WriteFile(ts.MkAbs("docker/config.json"), []byte(`{"auths": {"`+args[0]+`": {"auth": "`+auth+`"}}}`), 0o600))
 	ts.Setenv("DOCKER_CONFIG", ts.MkAbs("docker"))
 }
 
-func expand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: expand FILE")
-	}
+func expand(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
 }
 
-func writeProviders(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: real-providers DIR")
-	}
+func writeProviders(ts *testscript.TestScript, args []string) {
 	_, err := fixture.Providers(context.Background(), ts.MkAbs(args[0]))
 	ts.Check(err)
 }
 
-func setenv(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: setenv NAME FILE")
-	}
+func setenv(ts *testscript.TestScript, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
@@ -268,13 +269,9 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 
 func TestPack_SelectsThePlatformOfTheBase(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
-	var children []registry.Child
-	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
-		child, err := registry.Format{Platform: platform}.Image(registry.Layer{Txtar: "-- arch --\n" + platform + "\n"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		children = append(children, registry.Child{Platform: platform, Image: child})
+	children, err := forPlatforms(registry.Layer{Txtar: "-- bin/manager --\nmanager\n"})
+	if err != nil {
+		t.Fatal(err)
 	}
 	index, err := registry.Format{}.Index(children...)
 	if err != nil {
@@ -302,9 +299,9 @@ func TestPack_SelectsThePlatformOfTheBase(t *testing.T) {
 
 func runGood(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
-	var out, stderr strings.Builder
-	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &out, &stderr); code != cli.ExitGood {
-		t.Fatalf("capi-manifests %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
+	code, stdout, stderr := run(t, args...)
+	if code != cli.ExitGood {
+		t.Fatalf("capi-manifests %s: exit code %d\n%s", strings.Join(args, " "), code, stderr)
 	}
-	return out.String()
+	return stdout
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,12 +22,13 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// TestSignatureScripts runs the scripts that evaluate signature policies, with the commands of TestScripts and
-// "signing-key NAME", see writeSigningKey, and "podman-accepts REFERENCE POLICY", see podmanAccepts.
+// TestSignatureScripts runs the scripts that evaluate signature policies, also with the command "podman-accepts REFERENCE POLICY".
 func TestSignatureScripts(t *testing.T) {
+	cmds := maps.Clone(scriptCommands)
+	cmds["podman-accepts"] = podmanAccepts
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/signature", RequireExplicitExec: true, RequireUniqueNames: true, Setup: setup,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "publish": publish, "image": image, "expand": expand, "index": index, "signing-key": signingKey, "images-json": writeImagesJSON, "podman-accepts": podmanAccepts, "login": login, "stop-registry": stopRegistry},
+		Cmds: cmds,
 	})
 }
 

@@ -31,10 +31,6 @@ func writeSigningKey(dir, name string) error {
 	return nil
 }
 
-// signingKey is the script command "signing-key NAME".
-func signingKey(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 1 {
-		ts.Fatalf("usage: signing-key NAME")
-	}
+func signingKey(ts *testscript.TestScript, args []string) {
 	ts.Check(writeSigningKey(ts.Getenv("WORK"), args[0]))
 }

@@ -8,10 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -52,17 +48,11 @@ func TestExtract_ReadsAnArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tag, err := name.NewTag("quay.io/example/core:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tarball.WriteToFile(archive, tag, image); err != nil {
-		t.Fatal(err)
-	}
+	saveArchive(t, archive, image)
 	out := filepath.Join(dir, "out")
-	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", []string{"extract", archive, "--output-dir", out}, strings.NewReader(""), &stdout, &stderr); code != cli.ExitGood {
-		t.Fatalf("exit code %d: %s", code, &stderr)
+	code, stdout, stderr := run(t, "extract", archive, "--output-dir", out)
+	if code != cli.ExitGood {
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for profile, want := range map[string]string{"default": "capi-system", "other": "other-system"} {
 		manifests, err := os.ReadFile(filepath.Join(out, profile, "manifests.yaml"))
@@ -70,8 +60,8 @@ func TestExtract_ReadsAnArchive(t *testing.T) {
 			t.Errorf("profile %s: got %q, %v", profile, manifests, err)
 		}
 	}
-	if !strings.Contains(stderr.String(), "has no field for the install order 7 of core") || strings.Count(stdout.String(), "\n") != 4 {
-		t.Errorf("got %s and %s", &stdout, &stderr)
+	if !strings.Contains(stderr, "has no field for the install order 7 of core") || strings.Count(stdout, "\n") != 4 {
+		t.Errorf("got %s and %s", stdout, stderr)
 	}
 }
 

@@ -241,16 +241,23 @@ func storedVersion(t *testing.T, name, verbosity string) *corev1.ConfigMap {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "settings", "namespace": "openshift-cluster-api"}, "data": map[string]any{"verbosity": verbosity},
 	}}
-	id := digest.FromString(verbosity)
-	stored, err := revision.Encode(operand.Set{ContentID: id, Operands: []operand.Operand{{
-		Name: "cluster-api", Type: extractor.Core, Version: "v1.12.3", ContentID: id, Origin: extractor.Origin{Name: "core"}, Objects: []*unstructured.Unstructured{object},
-	}}})
+	configMap, err := revisionOf(name, digest.FromString(verbosity), "", []*unstructured.Unstructured{object})
 	if err != nil {
 		t.Fatal(err)
 	}
-	configMap := revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, name, metav1.OwnerReference{}, stored)[0]
 	configMap.CreationTimestamp = metav1.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	return configMap
+}
+
+// revisionOf returns the revision ConfigMap of a version with a component.
+func revisionOf(name string, id digest.Digest, image string, objects []*unstructured.Unstructured) (*corev1.ConfigMap, error) {
+	stored, err := revision.Encode(operand.Set{ContentID: id, Operands: []operand.Operand{{
+		Name: "cluster-api", Type: extractor.Core, Version: "v1.12.3", ContentID: id, Origin: extractor.Origin{Name: "core", Image: image}, Objects: objects,
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	return revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, name, metav1.OwnerReference{}, stored)[0], nil
 }
 
 // clusterCommands are the commands whose examples need a cluster with a version.
