@@ -46,6 +46,15 @@ type Answer struct {
 	Causes []Cause
 }
 
+// Reasons returns the causes as one text.
+func (a Answer) Reasons() string {
+	var texts []string
+	for _, cause := range a.Causes {
+		texts = append(texts, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
+	}
+	return strings.Join(texts, "; ")
+}
+
 // Cause is a reason of a verdict.
 type Cause struct {
 	// Field of the object, such as "spec.ports[0].port"; may be empty.

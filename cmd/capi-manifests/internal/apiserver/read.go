@@ -33,7 +33,7 @@ func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 
 // List returns the objects of a kind that match a label selector, in all
 // namespaces; none if the cluster does not serve the kind.
-func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, selector string) ([]unstructured.Unstructured, error) {
+func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, selector string) (found []*unstructured.Unstructured, err error) {
 	mapping, err := c.resources.mapping(kind)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -45,7 +45,10 @@ func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, select
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", kind.Kind, withNextStep(err))
 	}
-	return list.Items, nil
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
+	}
+	return found, nil
 }
 
 // withNextStep adds the action of the user to an error of access.

@@ -35,7 +35,7 @@ func TestRead_ObjectsOfPredecessor(t *testing.T) {
 		t.Errorf("object of the predecessor: got %v, %v", found, err)
 	}
 	listed, err := c.List(t.Context(), settings.GroupVersionKind(), predecessor.ManagedByLabel+"="+predecessor.ManagedBy+","+predecessor.ComponentLabel)
-	if err != nil || len(listed) != 1 || !predecessor.Owns(&listed[0]) {
+	if err != nil || len(listed) != 1 || !predecessor.Owns(listed[0]) {
 		t.Errorf("listed %v, %v", listed, err)
 	}
 

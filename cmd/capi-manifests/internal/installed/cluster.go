@@ -175,7 +175,7 @@ func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRe
 	}
 	configMap, err := only[corev1.ConfigMap](slices.DeleteFunc(slices.Clone(c.configMaps), func(object *unstructured.Unstructured) bool {
 		return object.GetName() != volumes[volume].ConfigMap.Name
-	}))
+	})...)
 	if err != nil || configMap == nil {
 		return nil, err
 	}
@@ -206,17 +206,17 @@ func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
 	from.Time, from.Cluster = now, &c.cluster
 	for _, object := range c.configMaps {
 		if object.GetName() == history.ConfigMapName {
-			record, err := only[corev1.ConfigMap]([]*unstructured.Unstructured{object})
+			record, err := only[corev1.ConfigMap](object)
 			if err != nil {
 				return from, err
 			}
 			from.History = history.Parse(record)
 		}
 	}
-	if from.ClusterAPI, err = only[v1alpha1.ClusterAPI](c.clusterAPIs); err != nil {
+	if from.ClusterAPI, err = only[v1alpha1.ClusterAPI](c.clusterAPIs...); err != nil {
 		return from, err
 	}
-	if from.Events, err = decodeAll[corev1.Event](c.events); err != nil {
+	if from.Events, err = Decode[corev1.Event](c.events...); err != nil {
 		return from, err
 	}
 	if from.Installer, err = c.installer(); err != nil {
@@ -240,33 +240,33 @@ func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
 // installer returns the objects that run the installer: of the pods only its own, because the namespace may have others.
 func (c contents) installer() (from rollout.InstallerObjects, err error) {
 	from.Namespace = c.namespace
-	if from.Deployment, err = only[appsv1.Deployment](c.deployments); err != nil {
+	if from.Deployment, err = only[appsv1.Deployment](c.deployments...); err != nil {
 		return from, err
 	}
-	if from.Lease, err = only[coordinationv1.Lease](c.leases); err != nil || from.Deployment == nil {
+	if from.Lease, err = only[coordinationv1.Lease](c.leases...); err != nil || from.Deployment == nil {
 		return from, err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(from.Deployment.Spec.Selector)
 	if err != nil {
 		return from, fmt.Errorf("reading the selector of Deployment %s/%s: %w", from.Namespace, rollout.InstallerName, err)
 	}
-	from.Pods, err = decodeAll[corev1.Pod](slices.DeleteFunc(slices.Clone(c.pods), func(pod *unstructured.Unstructured) bool {
+	from.Pods, err = Decode[corev1.Pod](slices.DeleteFunc(slices.Clone(c.pods), func(pod *unstructured.Unstructured) bool {
 		return !selector.Matches(labels.Set(pod.GetLabels()))
-	}))
+	})...)
 	return from, err
 }
 
 // only returns the object of a list with at most one; nil if it is empty.
-func only[T any](objects []*unstructured.Unstructured) (*T, error) {
-	decoded, err := decodeAll[T](objects)
+func only[T any](objects ...*unstructured.Unstructured) (*T, error) {
+	decoded, err := Decode[T](objects...)
 	if err != nil || len(decoded) == 0 {
 		return nil, err
 	}
 	return &decoded[0], nil
 }
 
-// decodeAll converts objects into their Go type.
-func decodeAll[T any](objects []*unstructured.Unstructured) ([]T, error) {
+// Decode converts objects into their Go type.
+func Decode[T any](objects ...*unstructured.Unstructured) ([]T, error) {
 	var decoded []T
 	for _, object := range objects {
 		var into T

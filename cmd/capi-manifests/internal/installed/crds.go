@@ -61,7 +61,7 @@ func (c *Cluster) ClusterAPI(ctx context.Context) (*v1alpha1.ClusterAPI, error) 
 	if err != nil {
 		return nil, c.failed(clusterAPIs, "", err)
 	}
-	found, err := only[v1alpha1.ClusterAPI](pointers(list.Items))
+	found, err := only[v1alpha1.ClusterAPI](pointers(list.Items)...)
 	if err == nil && found == nil {
 		err = &AccessError{Subject: "API server " + c.config.Host, Err: fmt.Errorf("ClusterAPI %q does not exist", v1alpha1.ClusterAPIName), Permanent: true,
 			NextStep: "the installer creates it at its first start; capi-manifests status shows whether it runs"}

@@ -4,13 +4,11 @@ package installed
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/history"
@@ -20,7 +18,7 @@ import (
 
 // Stored is a version with its objects, as its revision ConfigMaps store them.
 type Stored struct {
-	Name string
+	Namespace, Name string
 	// Created is the creation time of the revision ConfigMap.
 	Created metav1.Time
 	Set     operand.Set
@@ -40,13 +38,11 @@ func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
 	if err != nil {
 		return nil, c.failed(configMaps, c.Namespace, err)
 	}
-	all := make([]corev1.ConfigMap, len(list.Items))
-	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &all[i]); err != nil {
-			return nil, fmt.Errorf("decoding ConfigMap %s: %w", list.Items[i].GetName(), err)
-		}
+	all, err := Decode[corev1.ConfigMap](pointers(list.Items)...)
+	if err != nil {
+		return nil, err
 	}
-	versions, err := versionsIn(all)
+	versions, err := VersionsIn(all)
 	if err != nil {
 		step := "delete the ConfigMap if it is corrupted; the installer recreates it"
 		return nil, &AccessError{Subject: "API server " + c.config.Host, Err: err, Permanent: true, NextStep: step}
@@ -69,15 +65,15 @@ func (c *Cluster) History(ctx context.Context) ([]history.Entry, error) {
 	if err != nil {
 		return nil, c.failed(configMaps, c.Namespace, err)
 	}
-	var configMap corev1.ConfigMap
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &configMap); err != nil {
-		return nil, fmt.Errorf("decoding ConfigMap %s: %w", found.GetName(), err)
+	record, err := only[corev1.ConfigMap](found)
+	if err != nil {
+		return nil, err
 	}
-	return history.Parse(&configMap), nil
+	return history.Parse(record), nil
 }
 
-// versionsIn decodes the versions in ConfigMaps, in the order of their revision numbers.
-func versionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
+// VersionsIn decodes the versions in ConfigMaps, in the order of their revision numbers.
+func VersionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
 	numbers := map[string]int64{}
 	for i := range all {
 		name := all[i].Labels[v1alpha1.RevisionLabel]
@@ -95,7 +91,7 @@ func versionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
 		if err != nil {
 			return nil, err
 		}
-		versions = append(versions, Stored{Name: name, Created: all[i].CreationTimestamp, Set: set})
+		versions = append(versions, Stored{Namespace: all[i].Namespace, Name: name, Created: all[i].CreationTimestamp, Set: set})
 	}
 	slices.SortFunc(versions, func(a, b Stored) int { return int(numbers[a.Name] - numbers[b.Name]) })
 	return versions, nil

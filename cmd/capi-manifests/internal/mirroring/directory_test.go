@@ -21,7 +21,7 @@ func TestDirectory_ContinuesAnInterruptedCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, manifest := digest(t, image.ConfigName), digest(t, image.Digest)
+	config, manifest := digestOf(t, image.ConfigName), digestOf(t, image.Digest)
 	ref, err := name.NewDigest("registry.example.com/core@" + manifest.String())
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestDirectory_ContinuesAnInterruptedCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layer := digest(t, layers[0].Digest)
+	layer := digestOf(t, layers[0].Digest)
 	for stage, interrupt := range map[string]func(dir string) error{
 		"nothing": func(string) error { return nil },
 		"only oci-layout": func(dir string) error {
@@ -96,7 +96,7 @@ func blob(dir string, digest v1.Hash) string {
 	return filepath.Join(dir, "blobs", "sha256", digest.Hex)
 }
 
-func digest(t *testing.T, of func() (v1.Hash, error)) v1.Hash {
+func digestOf(t *testing.T, of func() (v1.Hash, error)) v1.Hash {
 	t.Helper()
 	h, err := of()
 	if err != nil {

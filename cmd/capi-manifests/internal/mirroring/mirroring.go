@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
@@ -49,7 +50,7 @@ func Copy(ctx context.Context, from Reader, to Writer, image name.Digest) error 
 	if err := to.Put(ctx, image, entry); err != nil {
 		return fmt.Errorf("writing %s: %w", image, err)
 	}
-	manifests, err := digestsOf(entry)
+	manifests, err := publish.Digests(entry)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", image, err)
 	}
@@ -61,14 +62,14 @@ func Copy(ctx context.Context, from Reader, to Writer, image name.Digest) error 
 	return nil
 }
 
-func copyAttachments(ctx context.Context, from Reader, to Writer, repository name.Repository, digest v1.Hash) error {
+func copyAttachments(ctx context.Context, from Reader, to Writer, repository name.Repository, image digest.Digest) error {
 	var refs []name.Reference
 	for _, suffix := range attachmentSuffixes {
-		refs = append(refs, repository.Tag(digest.Algorithm+"-"+digest.Hex+"."+suffix))
+		refs = append(refs, repository.Tag(image.Algorithm().String()+"-"+image.Encoded()+"."+suffix))
 	}
-	referrers, err := from.Referrers(ctx, repository.Digest(digest.String()))
+	referrers, err := from.Referrers(ctx, repository.Digest(image.String()))
 	if err != nil {
-		return fmt.Errorf("listing the referrers of %s@%s: %w", repository, digest, err)
+		return fmt.Errorf("listing the referrers of %s@%s: %w", repository, image, err)
 	}
 	for _, referrer := range referrers {
 		refs = append(refs, repository.Digest(referrer.Digest.String()))
@@ -86,24 +87,6 @@ func copyAttachments(ctx context.Context, from Reader, to Writer, repository nam
 		}
 	}
 	return nil
-}
-
-// digestsOf returns the digest of an image, and of the images in an index.
-func digestsOf(entry mutate.Appendable) (digests []v1.Hash, err error) {
-	own, err := entry.Digest()
-	digests = append(digests, own)
-	index, isIndex := entry.(v1.ImageIndex)
-	if err != nil || !isIndex {
-		return digests, err
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	for _, image := range manifest.Manifests {
-		digests = append(digests, image.Digest)
-	}
-	return digests, nil
 }
 
 // Source is the registries of the images, or their mirrors.
@@ -126,16 +109,16 @@ type Target struct {
 	Prefix string
 }
 
-// Repository returns the repository of an image in the mirror.
-func (t Target) Repository(own name.Repository) string {
+// repository returns the repository of an image in the mirror.
+func (t Target) repository(own name.Repository) string {
 	return path.Join(t.Prefix, own.RepositoryStr())
 }
 
 // Put implements Writer.
 func (t Target) Put(ctx context.Context, ref name.Reference, entry mutate.Appendable) error {
-	at := t.Repository(ref.Context()) + ":" + ref.Identifier()
+	at := t.repository(ref.Context()) + ":" + ref.Identifier()
 	if _, byDigest := ref.(name.Digest); byDigest {
-		at = t.Repository(ref.Context()) + "@" + ref.Identifier()
+		at = t.repository(ref.Context()) + "@" + ref.Identifier()
 	}
 	to, err := name.ParseReference(at)
 	if err != nil {
@@ -150,7 +133,7 @@ type Pair struct{ Source, Mirror string }
 // Pairs returns the repositories of images and their mirrors, sorted.
 func (t Target) Pairs(images []name.Digest) (pairs []Pair) {
 	for _, image := range images {
-		pairs = append(pairs, Pair{image.Context().Name(), t.Repository(image.Context())})
+		pairs = append(pairs, Pair{image.Context().Name(), t.repository(image.Context())})
 	}
 	slices.SortFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Source, b.Source) })
 	return slices.Compact(pairs)

@@ -99,10 +99,7 @@ func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, instal
 // removed or retained, the objects that would be created, adopted, changed or rejected, the objects of other owners, and the objects of
 // cluster-capi-operator that would stay. It writes nothing.
 func actions(ctx context.Context, cluster *apiserver.Cluster, installed Installed, phases []revision.Phase, unmanaged []string) ([]Action, error) {
-	var desired []*unstructured.Unstructured
-	for _, phase := range phases {
-		desired = append(desired, phase.Objects...)
-	}
+	desired := objectsOf(phases)
 	removed, err := removals(ctx, cluster, installed.objects, desired, unmanaged)
 	if err != nil {
 		return nil, err
@@ -152,9 +149,9 @@ func preview(ctx context.Context, cluster *apiserver.Cluster, namespace string, 
 	case err != nil:
 		return Action{}, err
 	case answer.Verdict == contract.Rejected:
-		action.Action, action.Message = Reject, causes(answer)
+		action.Action, action.Message = Reject, answer.Reasons()
 	case result == nil && actual != nil: // a new object may be of a kind, or in a namespace, that the release creates
-		action.Message = "not checked by a dry run: " + causes(answer)
+		action.Message = "not checked by a dry run: " + answer.Reasons()
 	case result != nil && actual != nil:
 		action.Fields = changedFields(actual, result)
 		action.Restarts = slices.ContainsFunc(action.Fields, inPodTemplate(desired))
@@ -185,15 +182,6 @@ func precise(action predecessor.Action, changed bool) predecessor.Action {
 func inPodTemplate(o *unstructured.Unstructured) func(string) bool {
 	_, hasPods := object.PodSpecPath(object.GroupKind(o))
 	return func(field string) bool { return hasPods && strings.HasPrefix(field, "spec.template") }
-}
-
-// causes formats the causes of an answer.
-func causes(answer contract.Answer) string {
-	var texts []string
-	for _, cause := range answer.Causes {
-		texts = append(texts, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
-	}
-	return strings.Join(texts, "; ")
 }
 
 // details describes the action in the table.
@@ -227,8 +215,8 @@ func leftBehind(ctx context.Context, cluster *apiserver.Cluster, desired []*unst
 		if err != nil {
 			return nil, err
 		}
-		for i := range found {
-			if name := object.Describe(&found[i]); predecessor.Owns(&found[i]) && !wanted[name] {
+		for _, o := range found {
+			if name := object.Describe(o); predecessor.Owns(o) && !wanted[name] {
 				left = append(left, Action{Action: predecessor.Leave, Object: name})
 			}
 		}

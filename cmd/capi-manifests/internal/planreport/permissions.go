@@ -22,11 +22,7 @@ func MissingPermissions(phases []revision.Phase, unmanaged []string, roles []*un
 	if err != nil {
 		return nil, fmt.Errorf("reading the installer's roles: %w", err)
 	}
-	var objects []*unstructured.Unstructured
-	for _, phase := range phases {
-		objects = append(objects, phase.Objects...)
-	}
-	return rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: unmanaged, ExistingRules: held, Namespaces: namespaces}), nil
+	return rbac.MinimalRules(objectsOf(phases), rbac.Options{UnmanagedCRDs: unmanaged, ExistingRules: held, Namespaces: namespaces}), nil
 }
 
 // RolesIn returns the roles and bindings of a cluster.
@@ -37,9 +33,7 @@ func RolesIn(ctx context.Context, cluster *apiserver.Cluster) ([]*unstructured.U
 		if err != nil {
 			return nil, err
 		}
-		for i := range found {
-			roles = append(roles, &found[i])
-		}
+		roles = append(roles, found...)
 	}
 	return roles, nil
 }

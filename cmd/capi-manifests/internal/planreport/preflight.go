@@ -4,15 +4,15 @@ package planreport
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -29,9 +29,11 @@ func findings(ctx context.Context, cluster *apiserver.Cluster, stored map[string
 	}
 	clusterAPI := &v1alpha1.ClusterAPI{}
 	if found != nil {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, clusterAPI); err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", object.Describe(found), err)
+		decoded, err := installed.Decode[v1alpha1.ClusterAPI](found)
+		if err != nil {
+			return nil, err
 		}
+		clusterAPI = &decoded[0]
 	}
 	release.Accepted = clusterAPI.Spec.AcceptedRisks
 	if current := clusterAPI.Status.Version(clusterAPI.Status.CurrentVersion); current != nil {
@@ -76,16 +78,5 @@ func (j judged) Quotas(ctx context.Context, namespace string) ([]corev1.Resource
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	var quotas []corev1.ResourceQuota
-	for i := range found {
-		if found[i].GetNamespace() != namespace {
-			continue
-		}
-		quota := corev1.ResourceQuota{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found[i].Object, &quota); err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", object.Describe(&found[i]), err)
-		}
-		quotas = append(quotas, quota)
-	}
-	return quotas, nil
+	return installed.Decode[corev1.ResourceQuota](slices.DeleteFunc(found, func(o *unstructured.Unstructured) bool { return o.GetNamespace() != namespace })...)
 }

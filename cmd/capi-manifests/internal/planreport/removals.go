@@ -4,21 +4,18 @@ package planreport
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/install/predecessor"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -90,37 +87,25 @@ type Installed struct {
 
 // ReadInstalled returns the stored versions of a cluster.
 func ReadInstalled(ctx context.Context, cluster *apiserver.Cluster) (Installed, error) {
-	installed := Installed{objects: map[string][]*unstructured.Unstructured{}}
-	var configMaps []corev1.ConfigMap
+	found := Installed{objects: map[string][]*unstructured.Unstructured{}}
+	var stored []*unstructured.Unstructured
 	for _, label := range []string{v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel} {
 		listed, err := cluster.List(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), label)
 		if err != nil {
 			return Installed{}, err
 		}
-		for i := range listed {
-			var configMap corev1.ConfigMap
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(listed[i].Object, &configMap); err != nil {
-				return Installed{}, fmt.Errorf("decoding ConfigMap %s: %w", listed[i].GetName(), err)
-			}
-			configMaps = append(configMaps, configMap)
+		stored = append(stored, listed...)
+	}
+	configMaps, err := installed.Decode[corev1.ConfigMap](stored...)
+	if err != nil {
+		return Installed{}, err
+	}
+	versions, err := installed.VersionsIn(configMaps)
+	for _, version := range versions {
+		found.Namespace = version.Namespace
+		for _, component := range version.Set.Operands {
+			found.objects[version.Name] = append(found.objects[version.Name], component.Objects...)
 		}
 	}
-	for _, configMap := range configMaps {
-		if configMap.Labels[v1alpha1.RevisionLabel] != configMap.Name || strings.TrimSpace(configMap.Name) == "" {
-			continue
-		}
-		stored, err := revision.FromConfigMaps(configMap.Name, configMaps)
-		if err != nil {
-			return Installed{}, err
-		}
-		installed.Namespace = configMap.Namespace
-		set, err := stored.Decode()
-		if err != nil {
-			return Installed{}, err
-		}
-		for _, component := range set.Operands {
-			installed.objects[configMap.Name] = append(installed.objects[configMap.Name], component.Objects...)
-		}
-	}
-	return installed, nil
+	return found, err
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,12 +92,7 @@ func Run(ctx context.Context, cluster *apiserver.Cluster, objects []*unstructure
 
 // checkOf returns the check of an object. An object whose namespace or kind another one creates cannot be checked yet.
 func checkOf(o *unstructured.Unstructured, answer contract.Answer) Check {
-	check := Check{Name: object.Describe(o), Verdict: OK, kind: objectCheck}
-	var causes []string
-	for _, cause := range answer.Causes {
-		causes = append(causes, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
-	}
-	check.Details = strings.Join(causes, "; ")
+	check := Check{Name: object.Describe(o), Verdict: OK, Details: answer.Reasons(), kind: objectCheck}
 	switch answer.Verdict {
 	case contract.Accepted:
 	case contract.Rejected:
