@@ -3,14 +3,8 @@
 package rules
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	kyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/manifests"
 )
 
 func check(manifests string) []contract.Finding {
@@ -153,43 +148,28 @@ func TestKinds_MatchInstallerRoles(t *testing.T) {
 
 func writable(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../../manifests/*_providers-rbac.yaml")
-	if err != nil || len(files) != 1 {
-		t.Fatalf("files with the installer's roles: %v (%v)", files, err)
-	}
-	data, err := os.ReadFile(files[0])
+	objects, err := manifests.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
 	resources := map[string]bool{}
-	reader := kyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return slices.Sorted(maps.Keys(resources))
+	for _, o := range objects {
+		if o.GetNamespace() == "openshift-cluster-api-operator" || !strings.HasSuffix(o.GetKind(), "Role") {
+			continue // the installer's own objects
 		}
 		var role rbacv1.Role // a ClusterRole has the same rules
-		if err := errors.Join(err, yaml.Unmarshal(document, &role)); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
 			t.Fatal(err)
-		}
-		if role.Namespace == "openshift-cluster-api-operator" {
-			continue // the installer's own objects
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
 				if slices.Contains(rule.Verbs, "update") && slices.Contains(rule.Verbs, "delete") { // not the pods of a rehearsal
-					resources[resource+dotted(rule.APIGroups[0])] = true
+					resources[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String()] = true
 				}
 			}
 		}
 	}
-}
-
-func dotted(group string) string {
-	if group == "" {
-		return ""
-	}
-	return "." + group
+	return slices.Sorted(maps.Keys(resources))
 }
 
 func FuzzCheck(f *testing.F) {

@@ -3,15 +3,19 @@
 package rules_test
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
+	"github.com/capi-installer/capi-installer/build/clusterctl"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -23,21 +27,37 @@ func TestCheck_RealProviders(t *testing.T) {
 	for name, bundle := range makers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			counts := map[string]int{}
-			for _, finding := range contract.Check(bundle(t), rules.All()) {
-				counts[finding.Rule]++
-				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
-					t.Errorf("%s violates %s: %s", finding.Object, finding.Rule, finding.Message)
-				}
-			}
-			for rule := range violations[name] {
-				if counts[rule] == 0 && isAbout(rule, contract.FormBundle) {
-					t.Errorf("%s no longer violates %s; update violations", name, rule)
-				}
-			}
-			t.Logf("%s: findings by rule: %v", name, counts)
+			checkViolations(t, name, contract.FormBundle, contract.Check(bundle(t), rules.All()))
 		})
 	}
+}
+
+// TestCheckRelease_RealProviders checks that the releases of working providers have no errors: the releases that
+// clusterctl.New makes of the providers in Go modules, and the folder PROVIDERS with its release series.
+func TestCheckRelease_RealProviders(t *testing.T) {
+	for name, release := range releases(t) {
+		t.Run(name, func(t *testing.T) {
+			_, findings := contract.CheckRelease(release, rules.All())
+			checkViolations(t, name, contract.FormRelease, findings)
+		})
+	}
+}
+
+// checkViolations fails for errors that are not in violations, and for violations without a finding.
+func checkViolations(t *testing.T, name string, form contract.Form, findings []contract.Finding) {
+	t.Helper()
+	for _, finding := range findings {
+		if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
+			t.Errorf("%s:%d: %s %s violates %s: %s", finding.File, finding.Line, finding.Object, finding.Field, finding.Rule, finding.Message)
+		}
+	}
+	counts := countByRule(findings)
+	for rule := range violations[name] {
+		if counts[rule] == 0 && isAbout(rule, form) {
+			t.Errorf("%s no longer violates %s; update violations", name, rule)
+		}
+	}
+	t.Logf("%s: findings by rule: %v", name, counts)
 }
 
 // violations are violations of MUSTs in real providers, with their consequences.
@@ -73,13 +93,17 @@ func released(t testing.TB) map[string]maker {
 	makers := map[string]maker{}
 	for _, provider := range providers {
 		makers[provider.Name] = func(t testing.TB) extractor.Bundle {
-			return bundleFrom(t, generate.Options{
-				Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
-				ProviderVersion: provider.Version, OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
-			})
+			return bundleFrom(t, moduleOptions(provider))
 		}
 	}
 	return makers
+}
+
+func moduleOptions(provider fixture.Provider) generate.Options {
+	return generate.Options{
+		Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
+		ProviderVersion: provider.Version, OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
+	}
 }
 
 func bundleFrom(t testing.TB, options generate.Options) extractor.Bundle {
@@ -135,6 +159,42 @@ func optionsOf(provider fixture.Rendered) generate.Options {
 		ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
 		OCPPlatform: provider.Platform, Options: transform.Options{ImageName: placeholder, Images: provider.Pins(placeholder)},
 	}
+}
+
+// releases returns the releases of real providers.
+func releases(t testing.TB) map[string]contract.Release {
+	t.Helper()
+	all := map[string]contract.Release{}
+	providers, err := fixture.Providers(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range providers {
+		release, err := clusterctl.New(moduleOptions(provider), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[provider.Name] = contract.Release{Dir: release.Dir, Files: release.Files}
+	}
+	rendered, err := fixture.RenderedProviders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range rendered {
+		all[provider.Folder] = releaseOf(provider)
+	}
+	return all
+}
+
+// releaseOf returns a release with unmodified components.
+func releaseOf(provider fixture.Rendered) contract.Release {
+	label := contract.ProviderLabel(extractor.Metadata{ProviderName: provider.Name, ProviderType: provider.Type})
+	series, _ := capicontract.SeriesOf(provider.Version) // a version without a series has a finding
+	return contract.Release{Dir: label + "/" + provider.Version, Files: map[string][]byte{
+		contract.ComponentsNames[provider.Type]: provider.Components,
+		"metadata.yaml": fmt.Appendf(nil, "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: %d, minor: %d, contract: %s}\n",
+			series.Major, series.Minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's providers have no series
+	}}
 }
 
 // BenchmarkCheck checks each provider in Go modules (in less than a second), and all providers of the folder PROVIDERS
