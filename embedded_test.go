@@ -3,12 +3,11 @@
 package capiinstaller
 
 import (
-	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/capi-installer/capi-installer/test/scenario"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -20,15 +19,7 @@ func TestEmbeddedPrograms_AreUpToDate(t *testing.T) {
 		"test/clusterctl/corewebhooks": {"go.mod", "go.sum", "*.go"},
 	} {
 		embedded := "cmd/capi-manifests/internal/apiserver/" + filepath.Base(root) + ".txtar"
-		want := archiveOf(t, root, patterns)
-		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(embedded, want, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(embedded); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is out of date (%v); run go generate ./cmd/capi-manifests/internal/apiserver", embedded, err)
-		}
+		scenario.Golden(t, embedded, string(archiveOf(t, root, patterns)))
 	}
 }
 

@@ -8,4 +8,4 @@
 package extension
 
 //go:generate go -C ../../tools run ./hookschema -output ../build/extension/schemas.json
-//go:generate go test -run TestMarkdown_UpToDate -update .
+//go:generate env UPDATE=1 go test -run TestMarkdown_UpToDate .

@@ -3,7 +3,6 @@
 package extension
 
 import (
-	"flag"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // mark is a comment of a bad example with the object of a finding.
@@ -92,19 +92,4 @@ func TestRules_HaveOneCheckAndOwnThemes(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite RULES.md")
-
-func TestMarkdown_UpToDate(t *testing.T) {
-	if *update {
-		if err := os.WriteFile("RULES.md", []byte(Markdown()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	written, err := os.ReadFile("RULES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Markdown(), string(written)); diff != "" {
-		t.Errorf("RULES.md is outdated; run go generate (-want +got):\n%s", diff)
-	}
-}
+func TestMarkdown_UpToDate(t *testing.T) { scenario.Golden(t, "RULES.md", Markdown()) }

@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // forkDifferences are the accepted differences from the shipped manifests: a pattern of a line "object field", the
@@ -61,16 +62,7 @@ func TestForkDifferences_AreDocumented(t *testing.T) {
 	for _, d := range forkDifferences {
 		rows += fmt.Sprintf("| %s | %s |\n", d.difference, d.reason)
 	}
-	want := before + head + rows + "\n" + after
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(content)); diff != "" {
-		t.Errorf("%s (-want +got; UPDATE=1 writes it):\n%s", file, diff)
-	}
+	scenario.Golden(t, file, before+head+rows+"\n"+after)
 }
 
 // TestBundle_SameAsManifestsGen generates the bundle of each fork of a provider in the folder FORKS

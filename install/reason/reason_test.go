@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 func ExampleEntry_WithStep() {
@@ -96,15 +95,7 @@ func TestDocument_UpToDate(t *testing.T) {
 		}
 		want = before + part.heading + "\n\n" + rows(part.subject) + "\n" + after
 	}
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(content)); diff != "" {
-		t.Errorf("%s (-want +got; make generate writes it):\n%s", document, diff)
-	}
+	scenario.Golden(t, document, want)
 }
 
 // rows returns the table of the reasons of a subject.

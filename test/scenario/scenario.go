@@ -36,16 +36,21 @@ func Run(t *testing.T, pattern string, goesIn func(name string) bool, run func(t
 				}
 			}
 			got.Files = append(got.Files, run(t, archive)...)
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(path, txtar.Format(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" {
-				t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", path, diff)
-			}
+			Golden(t, path, string(txtar.Format(got)))
 		})
+	}
+}
+
+// Golden reports the differences between a file and the output of a test; with UPDATE=1 it writes the file.
+func Golden(t *testing.T, path, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(ReadFile(t, path)), got); diff != "" {
+		t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", path, diff)
 	}
 }
 

@@ -16,4 +16,4 @@
 // server checks.
 package rules
 
-//go:generate go test -run TestMarkdown_UpToDate -update .
+//go:generate env UPDATE=1 go test -run TestMarkdown_UpToDate .

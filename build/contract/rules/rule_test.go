@@ -5,7 +5,6 @@ package rules
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"os"
 	"regexp"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // place is the position of an expected finding.
@@ -178,19 +178,4 @@ func TestRules_SourcesAreInFormatPage(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite RULES.md")
-
-func TestMarkdown_UpToDate(t *testing.T) {
-	if *update {
-		if err := os.WriteFile("../RULES.md", []byte(Markdown()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	written, err := os.ReadFile("../RULES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(Markdown(), string(written)); diff != "" {
-		t.Errorf("RULES.md is outdated; run go generate (-want +got):\n%s", diff)
-	}
-}
+func TestMarkdown_UpToDate(t *testing.T) { scenario.Golden(t, "../RULES.md", Markdown()) }

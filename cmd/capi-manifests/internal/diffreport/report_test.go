@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"html"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // reportOfEverything returns the report of testdata/diff/report.txtar: nearly everything changed.
@@ -71,22 +70,7 @@ func TestReport_MatchesGoldenFiles(t *testing.T) {
 		"report.txt": written(t, d, Text, false, false), "report.full.txt": written(t, d, Text, true, false),
 		"report.json": written(t, d, JSON, false, false), "report.md": written(t, d, Markdown, false, false), "report.html": written(t, d, HTML, false, false),
 	} {
-		t.Run(file, func(t *testing.T) {
-			path := filepath.Join("testdata", "diff", file)
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got; UPDATE=1 rewrites):\n%s", diff)
-			}
-		})
+		scenario.Golden(t, "testdata/diff/"+file, got)
 	}
 }
 

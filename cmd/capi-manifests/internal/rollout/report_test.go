@@ -5,8 +5,6 @@ package rollout
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -92,21 +90,7 @@ func everything(t *testing.T) Report {
 func TestReport_MatchesGoldenFiles(t *testing.T) {
 	report := everything(t)
 	for file, format := range map[string]Format{"status.json": JSON, "status.yaml": YAML, "status.html": HTML} {
-		path := filepath.Join("testdata", "golden", file)
-		got := written(t, report, format, false)
-		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", path, diff)
-		}
+		scenario.Golden(t, "testdata/golden/"+file, written(t, report, format, false))
 	}
 }
 

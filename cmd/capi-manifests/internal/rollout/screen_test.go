@@ -4,19 +4,17 @@ package rollout
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/history"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // upgradeOf is an upgrade of some components. The phase in the middle waits for a Deployment.
@@ -83,19 +81,7 @@ func TestScreen_MatchesGoldenFiles(t *testing.T) {
 						t.Errorf("a line has %d characters: %q", count, line)
 					}
 				}
-				path := filepath.Join("testdata", "screen", fmt.Sprintf("%02d-components-%03d-columns.txt", components, width))
-				if os.Getenv("UPDATE") != "" {
-					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", path, diff)
-				}
+				scenario.Golden(t, fmt.Sprintf("testdata/screen/%02d-components-%03d-columns.txt", components, width), got)
 			})
 		}
 	}
