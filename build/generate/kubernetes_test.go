@@ -14,34 +14,21 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/generate"
-	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/yamldoc"
-	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // Real providers, generated for any Kubernetes cluster, need nothing of OpenShift and of
 // cert-manager, and validate applies no rule of OpenShift to them.
 func TestBundle_KubernetesProfileOfRealProviders(t *testing.T) {
-	providers, err := fixture.Providers(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, provider := range providers {
-		t.Run(provider.Name, func(t *testing.T) {
-			bundle, _, err := generate.Bundle(generate.Options{
-				Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
-				OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName, Profile: extractor.Kubernetes},
-			})
+	for name, options := range released(t) {
+		t.Run(name, func(t *testing.T) {
+			options.Profile = extractor.Kubernetes
+			bundle, _, err := generate.Bundle(options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects, err := yamldoc.Objects(bundle.Manifests)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range objects {
+			for _, o := range objectsOf(t, bundle) {
 				checkNeutral(t, o)
 			}
 			for _, finding := range contract.Check(bundle, rules.All()) {
