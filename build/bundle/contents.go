@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package bundle reads the objects of a bundle, summarizes its contents, and writes
+// bundles to directories without ever leaving a partial bundle.
 package bundle
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Contents is a summary of the manifests of a bundle.
@@ -58,4 +62,14 @@ func countKinds(objects []*unstructured.Unstructured) []KindCount {
 	}
 	slices.SortFunc(counts, func(a, b KindCount) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
 	return counts
+}
+
+// Objects returns the objects of a bundle with their variables and the placeholder
+// image. An error is an extractor.ErrInvalid.
+func Objects(bundle extractor.Bundle) ([]*unstructured.Unstructured, error) {
+	objects, err := yamldoc.Objects(bundle.Manifests)
+	if err != nil {
+		return nil, &extractor.InvalidError{Err: fmt.Errorf("reading the manifests of %s: %w", bundle.Metadata.ProviderName, err)}
+	}
+	return objects, nil
 }

@@ -4,6 +4,7 @@ package contract
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -43,3 +44,35 @@ func IsProviderVersion(text string) bool { return semverPattern.MatchString(text
 
 // semverPattern is from https://semver.org, with a leading v.
 var semverPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// ProviderTypes returns the possible types of a provider, sorted: the one that the value of its provider label names, also if
+// the type is written without its dash, as in controlplane-example, or else those whose kinds its CRDs define.
+func ProviderTypes(label string, manifests []byte) []extractor.ProviderType {
+	if of := TypeOfLabel(label); of != "" {
+		return []extractor.ProviderType{of}
+	}
+	for of, prefix := range LabelPrefixes {
+		if strings.HasPrefix(label, withoutDash(prefix)) {
+			return []extractor.ProviderType{of}
+		}
+	}
+	var types []extractor.ProviderType
+	b := Read(extractor.Bundle{Manifests: manifests})
+	for _, d := range b.Definitions.WithRole() {
+		types = append(types, typeOfRole[d.Role])
+	}
+	if b.Definitions.Kind(CoreGroup, "Cluster") != nil {
+		types = append(types, extractor.Core)
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// withoutDash returns another spelling of the prefix of a label, such as controlplane- for control-plane-.
+func withoutDash(prefix string) string { return strings.ReplaceAll(prefix, "-", "") + "-" }
+
+// typeOfRole has the type of the providers whose CRDs have a role.
+var typeOfRole = map[Role]extractor.ProviderType{
+	InfraCluster: extractor.Infrastructure, InfraMachine: extractor.Infrastructure, InfraMachinePool: extractor.Infrastructure,
+	ControlPlane: extractor.ControlPlane, BootstrapConfig: extractor.Bootstrap, IPAMPool: extractor.IPAM,
+}

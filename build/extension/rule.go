@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package extension checks servers of Cluster API's Runtime Extensions: it calls a
+// server as Cluster API does, and checks the answers against the rules of the Runtime SDK.
+//
+// Talk calls the server and returns a Transcript; Check applies the rules to a Transcript, without a server.
+// [RULES.md](RULES.md) lists the rules; each has a server that keeps it and one that violates it in examples.
 package extension
 
 import (
 	"cmp"
+	"embed"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 )
+
+//go:generate go -C ../../tools run ./hookschema -output ../build/extension/schemas.json
+//go:generate env UPDATE=1 go test -run TestMarkdown_UpToDate .
 
 // Rule is a rule of the Runtime SDK. It has one of Server and Handler.
 type Rule struct {
@@ -156,4 +165,40 @@ func Markdown() string {
 // is returns the condition of a rule about some hooks.
 func is(names ...string) func(Hook) bool {
 	return func(h Hook) bool { return slices.Contains(names, h.Name) }
+}
+
+// examples have a server that keeps each rule, and one that violates it, as the answers of the server. Findings are expected
+// for the handlers in comments that begin with "<-". Keys that begin with $ describe the server:
+//
+//   - $server: its certificate and TLS version;
+//   - $if: the kind of request that has this answer: malformed, unknown-field, unknown-setting, reordered, patched, concurrent, aborted;
+//   - $status and $body: the HTTP status and the content, instead of the other keys;
+//   - $took: the duration of the answer; "forever" for no answer.
+//
+// Several answers are given one after the other, and then again from the first. Patches are written as text, and sent in base64; a UID
+// that begins with $ stands for the UID of the template of a kind in the request.
+//
+//go:embed examples
+var examples embed.FS
+
+// The documents that the rules come from.
+
+// book is a page of Cluster API's book about the Runtime SDK.
+func book(page, section string) contract.Source {
+	return contract.Source{Document: "Runtime SDK", Section: section, URL: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/" + page}
+}
+
+func general(section string) contract.Source { return book("implement-extensions", section) }
+func topology(section string) contract.Source {
+	return book("implement-topology-mutation-hook", section)
+}
+
+// proposal is the Runtime SDK proposal.
+func proposal(section string) contract.Source {
+	return contract.Source{Document: "Runtime SDK proposal", Section: section, URL: "https://github.com/kubernetes-sigs/cluster-api/blob/main/docs/proposals/20220221-runtime-SDK.md"}
+}
+
+// discoveryCheck is Cluster API's own check of the responses to Discovery.
+func discoveryCheck() contract.Source {
+	return contract.Source{Document: "Cluster API's runtime client", Section: "defaultAndValidateDiscoveryResponse", URL: "https://github.com/kubernetes-sigs/cluster-api/blob/v1.14.2/internal/runtime/client/client.go"}
 }

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package pack adds bundles to OCI and Docker images and writes images as OCI
+// layouts and archives, without a container engine. The same bundle on the same
+// base gives the same digest on every machine.
 package pack
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/internal/ocilayout"
 )
 
 // createdBy is the entry for the layer in the history of a packed image.
@@ -87,4 +94,22 @@ func (p Packer) pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	}
 	maps.Copy(texts, hints)
 	return p.appendAnnotated(base, layer, texts)
+}
+
+// WriteLayout writes image, a v1.Image or a v1.ImageIndex, as an OCI image layout to the directory dir; see
+// ocilayout.Write. Errors are of type *bundle.WriteError.
+func WriteLayout(ctx context.Context, dir string, image mutate.Appendable, reference string) error {
+	if err := ocilayout.Write(ctx, dir, image, reference); err != nil {
+		return &bundle.WriteError{Path: dir, Err: err}
+	}
+	return nil
+}
+
+// WriteArchive writes image as a tar archive of an OCI image layout; see ocilayout.WriteArchive. Errors
+// are of type *bundle.WriteError.
+func WriteArchive(ctx context.Context, file string, image mutate.Appendable, reference string) error {
+	if err := ocilayout.WriteArchive(ctx, file, image, reference); err != nil {
+		return &bundle.WriteError{Path: file, Err: err}
+	}
+	return nil
 }

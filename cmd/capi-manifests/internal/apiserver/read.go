@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -60,4 +61,19 @@ func withNextStep(err error) error {
 		return fmt.Errorf("%w (Unauthorized); log in again, or select another kubeconfig", err)
 	}
 	return err
+}
+
+// Version returns the version of Kubernetes.
+func (c *Cluster) Version() (*version.Version, error) {
+	info, err := c.Discovery.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("reading the version of the API server: %w", withNextStep(err))
+	}
+	return version.ParseGeneric(info.GitVersion)
+}
+
+// Serves reports whether the API server serves a kind.
+func (c *Cluster) Serves(kind schema.GroupVersionKind) bool {
+	_, err := c.resources.mapping(kind)
+	return err == nil
 }

@@ -5,8 +5,11 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,4 +61,18 @@ func (o *Output) Write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 	}
 	_, err := w.Write(out.Bytes())
 	return err
+}
+
+// ReplaceFile writes a file at once: readers see the old content or the new one.
+func ReplaceFile(name string, content []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	defer os.Remove(temp.Name()) // not found after the rename
+	_, err = temp.Write(content)
+	if err := errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return os.Rename(temp.Name(), name)
 }

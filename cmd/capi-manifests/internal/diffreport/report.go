@@ -72,3 +72,10 @@ func (d Report) Write(out *bytes.Buffer, format Format, full, color bool) error 
 		return nil
 	}
 }
+
+// DifferencesError reports differences that decide the exit code.
+type DifferencesError struct{ Verdict diff.Verdict }
+
+func (e *DifferencesError) Error() string {
+	return "found differences: " + Counts(e.Verdict)
+}

@@ -6,6 +6,8 @@ package findings
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"slices"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -170,4 +172,31 @@ func (b Bundle) Rules() []contract.Rule {
 		return contract.RulesOf(contract.FormRelease, rules.All())
 	}
 	return append(contract.RulesOf(contract.FormBundle, rules.All()), b.More...)
+}
+
+// Error reports findings of severity error.
+type Error struct {
+	Source string
+	Counts map[contract.Severity]int
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s; see \"capi-manifests explain RULE\"", e.Source, Summary(e.Counts, 0))
+}
+
+// NoteRejections writes a note about bundles with pods that the strict namespace
+// rejects.
+func NoteRejections(w io.Writer, bundles []Bundle) {
+	for _, bundle := range bundles {
+		count := len(bundle.Rejections)
+		if count == 0 {
+			continue
+		}
+		more := ""
+		if count > 1 {
+			more = fmt.Sprintf(" (and %d more; -o json lists them)", count-1)
+		}
+		fmt.Fprintf(w, "note: the strict namespace of manifests/components/restricted rejects pods of %s: %s%s\n",
+			term.Printable(bundle.Metadata.ProviderName), term.Printable(bundle.Rejections[0].String()), more)
+	}
 }

@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -173,3 +174,18 @@ func (f *factLog) Show(report Report) error {
 	f.last = report
 	return nil
 }
+
+// The reasons for which a user ends a display on a terminal: the key q, and Ctrl-C.
+var (
+	ErrQuit        = errors.New("ended by the user")
+	ErrInterrupted = errors.New("interrupted")
+)
+
+// StateError reports a rollout that is not at rest, for the exit code.
+type StateError struct {
+	State State
+	// Message is empty if the report explains the state.
+	Message string
+}
+
+func (e *StateError) Error() string { return e.Message }
