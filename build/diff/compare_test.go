@@ -4,13 +4,14 @@ package diff_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/build/diff"
@@ -68,7 +69,7 @@ func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
 		}
 		return all
 	}
-	if diff := cmp.Diff(diff.Compare(a, b), diff.Compare(reversed(a), reversed(b))); diff != "" {
+	if diff := gocmp.Diff(diff.Compare(a, b), diff.Compare(reversed(a), reversed(b))); diff != "" {
 		t.Errorf("with the objects in reverse order (-want +got):\n%s", diff)
 	}
 }
@@ -82,7 +83,7 @@ func checkMirrored(t *testing.T, a, b []diff.Provider) {
 	}
 	for i, access := range forward.Access {
 		other := backward.Access[i]
-		if diff := cmp.Diff([][]diff.Permission{access.Gained, access.Lost}, [][]diff.Permission{other.Lost, other.Gained}); diff != "" {
+		if diff := gocmp.Diff([][]diff.Permission{access.Gained, access.Lost}, [][]diff.Permission{other.Lost, other.Gained}); diff != "" {
 			t.Errorf("%s (-forward +backward):\n%s", access.Subject, diff)
 		}
 	}
@@ -97,7 +98,7 @@ func checkMirrored(t *testing.T, a, b []diff.Provider) {
 	}
 	straight := map[diff.Outcome]diff.Outcome{diff.Added: diff.Added, diff.Removed: diff.Removed, diff.Changed: diff.Changed}
 	mirrored := map[diff.Outcome]diff.Outcome{diff.Added: diff.Removed, diff.Removed: diff.Added, diff.Changed: diff.Changed}
-	if diff := cmp.Diff(outcomes(forward, straight), outcomes(backward, mirrored)); diff != "" {
+	if diff := gocmp.Diff(outcomes(forward, straight), outcomes(backward, mirrored)); diff != "" {
 		t.Errorf("(-forward +backward):\n%s", diff)
 	}
 }
@@ -106,9 +107,9 @@ func checkMirrored(t *testing.T, a, b []diff.Provider) {
 func listing(r diff.Report) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	line("%s: %d breaking, %d wider, %d to review, %d other, %d folded", or(r.Verdict.Level, "same"), r.Verdict.Breaking, r.Verdict.Widening, r.Verdict.Review, r.Verdict.Plain, r.Verdict.Folded)
+	line("%s: %d breaking, %d wider, %d to review, %d other, %d folded", cmp.Or(r.Verdict.Level, "same"), r.Verdict.Breaking, r.Verdict.Widening, r.Verdict.Review, r.Verdict.Plain, r.Verdict.Folded)
 	for _, a := range r.Access {
-		line("%s in %s, by %s", a.Subject, or(a.Namespace, "all namespaces"), strings.Join(a.Providers, " and "))
+		line("%s in %s, by %s", a.Subject, cmp.Or(a.Namespace, "all namespaces"), strings.Join(a.Providers, " and "))
 		for _, p := range a.Gained {
 			line("  + %s%s", p, note(p.Sensitive))
 		}
@@ -117,14 +118,14 @@ func listing(r diff.Report) string {
 		}
 	}
 	for _, p := range r.Providers {
-		line("%s %s -> %s is %s: %s", p.Name, or(p.Versions[0], "none"), or(p.Versions[1], "none"), p.Outcome, or(p.Level, "same"))
+		line("%s %s -> %s is %s: %s", p.Name, cmp.Or(p.Versions[0], "none"), cmp.Or(p.Versions[1], "none"), p.Outcome, cmp.Or(p.Level, "same"))
 		for _, area := range diff.Areas() {
 			if c := p.Cells[area]; c != (diff.Cell{}) {
 				line("  [%s] +%d -%d ~%d (%d) %s", area, c.Added, c.Removed, c.Changed, c.Folded, c.Level)
 			}
 		}
 		for _, i := range p.ImageChanges {
-			line("  %s image %s -> %s: %s: %s", i.Level, or(i.From, "none"), or(i.To, "none"), i.Message, strings.Join(i.Containers, ", "))
+			line("  %s image %s -> %s: %s: %s", i.Level, cmp.Or(i.From, "none"), cmp.Or(i.To, "none"), i.Message, strings.Join(i.Containers, ", "))
 		}
 		for _, e := range p.Entries {
 			line("  %s %s %s%s", e.Level, e.Object, e.Outcome, note(strings.TrimSpace(map[bool]string{true: "folded"}[e.Folded]+" "+e.From)))
@@ -153,13 +154,6 @@ func compact(value any) string {
 		return err.Error()
 	}
 	return string(encoded)
-}
-
-func or[T ~string](text T, other string) string {
-	if text == "" {
-		return other
-	}
-	return string(text)
 }
 
 func note(text string) string {

@@ -3,6 +3,7 @@
 package diff_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -89,8 +91,8 @@ func places(providers []diff.Provider) (found []place) {
 }
 
 func walk(schema map[string]any, path []string, found func([]string)) {
-	properties, _ := schema["properties"].(map[string]any)
-	for _, name := range sorted(properties) {
+	properties := object.MapAt(schema, "properties")
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		property, _ := properties[name].(map[string]any)
 		at := append(slices.Clone(path), name)
 		if property["type"] == "object" && property["properties"] != nil {
@@ -100,24 +102,11 @@ func walk(schema map[string]any, path []string, found func([]string)) {
 	}
 }
 
-func sorted(m map[string]any) (names []string) {
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // schema returns the schema at the place.
 func (p place) schema(providers []diff.Provider) map[string]any {
-	spec, _ := providers[p.provider].Objects[p.object].Object["spec"].(map[string]any)
-	versions, _ := spec["versions"].([]any)
-	version, _ := versions[p.version].(map[string]any)
-	schema, _ := version["schema"].(map[string]any)
-	at, _ := schema["openAPIV3Schema"].(map[string]any)
+	at := object.MapAt(object.MapsAt(providers[p.provider].Objects[p.object].Object, "spec", "versions")[p.version], "schema", "openAPIV3Schema")
 	for _, name := range p.path {
-		properties, _ := at["properties"].(map[string]any)
-		at, _ = properties[name].(map[string]any)
+		at = object.MapAt(at, "properties", name)
 	}
 	return at
 }
@@ -133,7 +122,7 @@ func TestCompare_BreakingChangesInRealCRDs(t *testing.T) {
 		"crd/field-removed": func(parent map[string]any, name string) { delete(parent["properties"].(map[string]any), name) },
 		"crd/type": func(parent map[string]any, name string) {
 			property := parent["properties"].(map[string]any)[name].(map[string]any)
-			property["type"] = "other-" + text(property["type"])
+			property["type"] = "other-" + object.TextAt(property, "type")
 		},
 		"crd/enum": func(parent map[string]any, name string) {
 			parent["properties"].(map[string]any)[name].(map[string]any)["enum"] = []any{"only"}
@@ -148,7 +137,7 @@ func TestCompare_BreakingChangesInRealCRDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := rapid.SampledFrom(all).Draw(t, "place")
 		properties := at.schema(before)["properties"].(map[string]any)
-		name := rapid.SampledFrom(sorted(properties)).Draw(t, "property")
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(properties))).Draw(t, "property")
 		rule := rapid.SampledFrom([]string{"crd/field-removed", "crd/type", "crd/enum", "crd/required"}).Draw(t, "rule")
 		property := properties[name].(map[string]any)
 		if required, _ := at.schema(before)["required"].([]any); rule == "crd/required" && slices.Contains(required, any(name)) || rule == "crd/enum" && len(property) > 0 && property["enum"] != nil && len(property["enum"].([]any)) == 0 {
@@ -167,11 +156,6 @@ func TestCompare_BreakingChangesInRealCRDs(t *testing.T) {
 			t.Errorf("%s of %s in %s not found: %+v", rule, path, one.Objects[0].GetName(), report.Verdict)
 		}
 	})
-}
-
-func text(value any) string {
-	s, _ := value.(string)
-	return s
 }
 
 func has(r diff.Report, rule, path string) bool {
@@ -203,7 +187,7 @@ func TestCompare_NewImageIsNoise(t *testing.T) {
 			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 			for _, container := range containers {
 				c := container.(map[string]any)
-				c["image"] = text(c["image"]) + "-next"
+				c["image"] = object.TextAt(c, "image") + "-next"
 				images++
 			}
 			if len(containers) > 0 {

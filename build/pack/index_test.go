@@ -88,20 +88,11 @@ func TestIndex_PacksEveryImage(t *testing.T) {
 			if manifest.MediaType != wantType || (manifest.Annotations == nil) != format.Docker {
 				t.Errorf("got media type %s and annotations %v", manifest.MediaType, manifest.Annotations)
 			}
-			if _, again, _ := packedIndex(t, pack.Packer{}, base); indexDigest(t, again) != indexDigest(t, index) {
+			if _, again, _ := packedIndex(t, pack.Packer{}, base); digestOf(t, again) != digestOf(t, index) {
 				t.Error("packing again gives another index")
 			}
 		})
 	}
-}
-
-func indexDigest(t *testing.T, index v1.ImageIndex) string {
-	t.Helper()
-	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return digest.String()
 }
 
 func TestIndex_OmitsEntriesWithReasons(t *testing.T) {
@@ -177,9 +168,5 @@ func topLayer(t *testing.T, image v1.Image) v1.Hash {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := layers[len(layers)-1].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return digest
+	return digestOf(t, layers[len(layers)-1])
 }

@@ -75,9 +75,9 @@ func validateLayout(t *testing.T, dir string) *v1.IndexManifest {
 	return manifest
 }
 
-func digestOf(t *testing.T, image v1.Image) v1.Hash {
+func digestOf(t *testing.T, of mutate.Appendable) v1.Hash {
 	t.Helper()
-	hash, err := image.Digest()
+	hash, err := of.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
