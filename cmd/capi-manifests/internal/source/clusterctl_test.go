@@ -3,7 +3,6 @@
 package source
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -15,14 +14,8 @@ import (
 func directory(t *testing.T, archive string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, file := range txtar.Parse([]byte(archive)).Files {
-		to := filepath.Join(dir, file.Name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, file.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := txtar.Write(txtar.Parse([]byte(archive)), dir); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

@@ -5,7 +5,6 @@ package source_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -44,7 +43,10 @@ func TestPull_ContinuesALayerAtAnotherSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := contentOf(t, layers[0])
+	want, err := contentOf(layers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := bytes.Clone(want)
 	other[len(other)/2] ^= 1
 	for name, test := range map[string]struct {
@@ -66,12 +68,7 @@ func TestPull_ContinuesALayerAtAnotherSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := layers[0].Compressed()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer body.Close()
-			got, err := io.ReadAll(body)
+			got, err := contentOf(layers[0])
 			if (err == nil) != test.good || err == nil && !bytes.Equal(got, want) {
 				t.Errorf("got %d bytes, %v", len(got), err)
 			}
@@ -79,17 +76,13 @@ func TestPull_ContinuesALayerAtAnotherSource(t *testing.T) {
 	}
 }
 
-func contentOf(t *testing.T, layer v1.Layer) []byte {
-	t.Helper()
+func contentOf(layer v1.Layer) ([]byte, error) {
 	body, err := layer.Compressed()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	content, err := io.ReadAll(body)
-	if err := errors.Join(err, body.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return content
+	defer body.Close()
+	return io.ReadAll(body)
 }
 
 // Find has no result only if each source says so: a source that fails could have it.
