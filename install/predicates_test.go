@@ -4,7 +4,9 @@ package install
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -82,5 +84,20 @@ func TestRegistrationChanged_CoreSeries(t *testing.T) {
 	}
 	if !extensionConfigCRD.Create(event.CreateEvent{Object: crdNamed(lifecyclehook.CRD, false)}) || extensionConfigCRD.Create(event.CreateEvent{Object: crdNamed("a", false)}) {
 		t.Error("the registration must follow the CRD of ExtensionConfigs alone")
+	}
+}
+
+// The delay grows with each error, with any text, and starts again after progress.
+func TestRetries_DelaysGrowUntilProgress(t *testing.T) {
+	retries := newRetries()
+	var got []time.Duration
+	for i := range 9 {
+		if i == 7 {
+			retries.Forget(clusterAPIRequest)
+		}
+		got = append(got, retries.When(clusterAPIRequest)/time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{1, 2, 4, 8, 16, 30, 30, 1, 2}, got); diff != "" {
+		t.Errorf("delays in seconds (-want +got):\n%s", diff)
 	}
 }

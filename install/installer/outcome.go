@@ -47,6 +47,14 @@ func (a attempt) outcome() status.Outcome {
 // requests.
 const migrationPause = time.Second
 
+// waitingError ends an attempt until pods have started or ended. Its text tells which.
+type waitingError string
+
+func (e waitingError) Error() string { return string(e) }
+
+// waitingRecheck is the time until these pods are read again.
+const waitingRecheck = 2 * time.Second
+
 // problems returns an outcome for each problem of the attempt.
 func (a attempt) problems() (found []status.Outcome) {
 	add := func(why reason.Reason, message string, err error) {

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package lifecyclehook is a Runtime Extension of the installer: it delays the creation and the upgrade of Clusters
+// with topology while providers are rolled out or unavailable.
+//
+//	ClusterAPI status --Read--> State --State.Blocker--> Blocker --Decide--> Decision --Handler--> Cluster API
+//
+// Registration maintains the ExtensionConfig that leads Cluster API to the Server. docs/adr/0009-lifecycle-hooks.md has
+// the reasons.
 package lifecyclehook
 
 import (
+	"context"
 	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -23,6 +34,26 @@ type State struct {
 	// Stored is the creation time of the desired version's revision ConfigMap; zero if it does not exist. It is not needed
 	// while the desired version is installed.
 	Stored time.Time
+}
+
+// Read reads the input of a decision. A missing ClusterAPI object means that nothing is installed.
+func Read(ctx context.Context, namespace string, reader client.Reader) (State, error) {
+	state := State{Cluster: &v1alpha1.ClusterAPI{}}
+	err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, state.Cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return State{}, fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	desired := state.Cluster.Status.DesiredVersion
+	if desired == "" || state.Cluster.Status.Settled() {
+		return state, nil
+	}
+	stored := &corev1.ConfigMap{}
+	err = reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: desired}, stored)
+	if client.IgnoreNotFound(err) != nil {
+		return State{}, fmt.Errorf("reading revision ConfigMap %s/%s: %w", namespace, desired, err)
+	}
+	state.Stored = stored.CreationTimestamp.Time
+	return state, nil
 }
 
 // Blocker is a reason to delay Clusters.
