@@ -46,11 +46,10 @@ func addLifecycleHooks(mgr manager.Manager, hooks *LifecycleHooks, reporter *sta
 			return nil
 		}))
 	}
-	retries := newRetries()
 	err := ctrl.NewControllerManagedBy(mgr).Named("lifecycle-hooks").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(registrationChanged)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(extensionConfigCRD)).
-		WithOptions(controllerOptions(retries)).
+		WithOptions(controllerOptions(newRetries())).
 		Complete(registration)
 	if err != nil {
 		return nil, err

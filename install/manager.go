@@ -190,7 +190,6 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
 		Platforms: options.Platforms, Variables: options.Variables, Namespaces: options.Namespaces, Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
 	}
-	retries := newRetries()
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
 	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
 	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
@@ -202,7 +201,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
 		WatchesRawSource(images).
 		WatchesRawSource(inputs.Source()).
-		WithOptions(controllerOptions(retries)).
+		WithOptions(controllerOptions(newRetries())).
 		Build(configWatch.Reconciler(watchOfficial(officialWatch, official, reconciler)))
 	officialWatch.Controller = configWatch.Controller
 	return err
@@ -220,12 +219,12 @@ func watchOfficial(watch *registryconfig.ConfigWatch, official *officialapi.Sour
 
 // addOfficialStatus adds the controller that updates the status of OpenShift's own ClusterAPI object.
 func addOfficialStatus(mgr manager.Manager, official *officialapi.Source, namespace string) (err error) {
-	retries, watch := newRetries(), &registryconfig.ConfigWatch{Manager: mgr}
+	watch := &registryconfig.ConfigWatch{Manager: mgr}
 	reconciler := &officialapi.Reconciler{Namespace: namespace, Client: mgr.GetClient(), Source: official}
 	watch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("official-clusterapi").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
-		WithOptions(controllerOptions(retries)).
+		WithOptions(controllerOptions(newRetries())).
 		Build(watchOfficial(watch, official, reconciler))
 	return err
 }

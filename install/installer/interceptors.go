@@ -69,14 +69,6 @@ func (s state) superseded() (found []v1alpha1.Version) {
 	return found
 }
 
-// desiredParts returns the parts of the desired version.
-func (s state) desiredParts() sets.Set[revision.Part] {
-	if desired := s.Cluster.Status.Version(s.Cluster.Status.DesiredVersion); desired != nil {
-		return revision.PartsOf(*desired)
-	}
-	return nil
-}
-
 // disarmer deletes interceptors.
 type disarmer struct {
 	applier *Applier
@@ -90,7 +82,7 @@ func (d disarmer) disarm(ctx context.Context, s state) (out disarmed, err error)
 	if len(entries) == 0 {
 		return out, nil
 	}
-	used := s.currentParts().Union(s.desiredParts())
+	used := s.currentParts().Union(s.reportedParts(s.Cluster.Status.DesiredVersion))
 	kept, err := d.currentObjects(s)
 	if err != nil {
 		return out, err

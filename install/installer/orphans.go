@@ -52,8 +52,8 @@ func (s state) owners() (sets.Set[string], error) {
 
 // partsOf returns the parts of a version: from the status, or from its ConfigMaps if the status has no entry.
 func (s state) partsOf(name string) (sets.Set[revision.Part], error) {
-	if entry := s.Cluster.Status.Version(name); entry != nil {
-		return revision.PartsOf(*entry), nil
+	if parts := s.reportedParts(name); parts != nil {
+		return parts, nil
 	}
 	v, err := s.read(name)
 	if err != nil {

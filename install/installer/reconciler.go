@@ -85,7 +85,7 @@ func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, re
 // report writes the outcome, and the current version if it is not empty, and returns the
 // result of the reconcile.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) (reconcile.Result, error) {
-	r.log.failure(ctx, outcome)
+	r.log.error(ctx, "Installation failed", outcome.Err, "reason", outcome.Reason)
 	outcome.Generation = cluster.Generation
 	progressed := status.Advanced(cluster.Status.Versions, outcome.Phases)
 	r.refused = nextAttempt(r.refused, outcome.Reason, progressed)

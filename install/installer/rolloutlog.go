@@ -10,7 +10,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/removal"
-	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -37,11 +36,6 @@ func (l *rolloutLog) once(ctx context.Context, message, cause string, details ..
 	if l.changed(message, cause) && cause != "" {
 		log.FromContext(ctx).Info(message, append(details, "cause", cause)...)
 	}
-}
-
-// failure logs the error of an outcome once.
-func (l *rolloutLog) failure(ctx context.Context, outcome status.Outcome) {
-	l.error(ctx, "Installation failed", outcome.Err, "reason", outcome.Reason)
 }
 
 // error logs an error once. It logs nothing if there is none.

@@ -60,8 +60,13 @@ func (s state) loadNumber(number int64) (version, error) {
 
 // currentParts returns the parts of the current version; none while there is none.
 func (s state) currentParts() sets.Set[revision.Part] {
-	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil {
-		return revision.PartsOf(*current)
+	return s.reportedParts(s.Cluster.Status.CurrentVersion)
+}
+
+// reportedParts returns the parts of a version in the status; none if the status has no such version.
+func (s state) reportedParts(name string) sets.Set[revision.Part] {
+	if entry := s.Cluster.Status.Version(name); entry != nil {
+		return revision.PartsOf(*entry)
 	}
 	return nil
 }

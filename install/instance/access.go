@@ -5,9 +5,11 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +39,20 @@ type Temporary struct {
 
 // Absent reports whether the object is known not to exist.
 func (t Temporary) Absent() bool { return !t.MayExist && t.Checked }
+
+// serverDelay is the time that other API servers may need until they know a change that one of them knows, such as a policy: they compile new
+// ones every second.
+const serverDelay = 2 * time.Second
+
+// AwaitServers waits until all API servers know a change that one of them knows; a delay of 0 means two seconds.
+func AwaitServers(ctx context.Context, delay time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(cmp.Or(delay, serverDelay)):
+		return nil
+	}
+}
 
 // ReadCRD reads a CRD.
 func ReadCRD(ctx context.Context, reader client.Reader, name string) (*unstructured.Unstructured, error) {

@@ -37,11 +37,6 @@ import (
 // deletionPolicyName is the name of the policy and of its binding.
 const deletionPolicyName = "openshift-capi-installer-crd-deletion"
 
-// defaultPolicyDelay is the time that other API servers may need to start enforcing a
-// policy that one API server already enforces. An API server compiles new policies
-// every second.
-const defaultPolicyDelay = 2 * time.Second
-
 // policy is the admission policy of the guard.
 type policy struct {
 	live   client.Reader
@@ -49,7 +44,7 @@ type policy struct {
 	// namespace is the namespace of the installer, in which dry runs ask the policy.
 	namespace string
 	state     *instance.Temporary
-	// delay is the time until all API servers enforce it.
+	// delay is the time until all API servers enforce it; 0 means two seconds.
 	delay time.Duration
 }
 
@@ -97,12 +92,7 @@ func (g *deletionGuard) create(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("waiting until ValidatingAdmissionPolicy %s is enforced: %w", deletionPolicyName, err)
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(g.policy.delay):
-		return nil
-	}
+	return instance.AwaitServers(ctx, g.policy.delay)
 }
 
 // deletionPolicy returns a policy that rejects new instances of CRDs, and its binding.

@@ -202,7 +202,7 @@ func TestGuardedWriter_Errors(t *testing.T) {
 func TestGuardedWriter_CanceledDuringDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newGuardedCluster(t, establishedCRD())
-		ctx, cancel := context.WithTimeout(t.Context(), defaultPolicyDelay/2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := cluster.writer().Delete(ctx, establishedCRD()); !errors.Is(err, context.DeadlineExceeded) || cluster.count("list") != 0 {
 			t.Errorf("got %v, requests %v", err, cluster.calls)

@@ -7,7 +7,6 @@
 package removal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ type Remover struct {
 func (r *Remover) crds() crds { return crds{r.Live, r.Writer, r.Engine.Owners} }
 
 func (r *Remover) policy() policy {
-	return policy{r.Live, r.Writer, r.Instances.Namespace, &r.guarded, cmp.Or(r.PolicyDelay, defaultPolicyDelay)}
+	return policy{r.Live, r.Writer, r.Instances.Namespace, &r.guarded, r.PolicyDelay}
 }
 
 // CleanUp deletes the temporary objects that an earlier process may have left behind.
@@ -158,9 +157,7 @@ func (r *Remover) DeleteRecreatedRoles(ctx context.Context, rev engine.Revision)
 		if _, aggregated := role.Object["aggregationRule"]; !aggregated {
 			continue
 		}
-		actual := &unstructured.Unstructured{}
-		actual.SetGroupVersionKind(role.GroupVersionKind())
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(role), actual)
+		actual, err := engine.ReferenceTo(role).Read(ctx, r.Live)
 		if err == nil && adoption.RecreatedByAggregation(actual) {
 			err = r.Writer.Delete(ctx, actual, client.Preconditions{UID: new(actual.GetUID())})
 		}

@@ -123,20 +123,13 @@ func TestRetained_BeforeTheCacheShowsIt(t *testing.T) {
 // A CRD with instances that another client has deleted does not count as retained, and cannot be adopted.
 func TestRetention_OfADeletedCRD(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
-		crd := controlledBy(t, "4.22.0-1", machines())
-		crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+		crd := controlledBy(t, "4.22.0-1", establishedCRD())
 		crd.SetFinalizers([]string{"customresourcecleanup.apiextensions.k8s.io"})
 		if deleted {
 			crd.SetDeletionTimestamp(new(metav1.Now()))
 		}
-		cluster := interceptor.NewClient(fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(crd).Build(), interceptor.Funcs{
-			List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
-				if list, ok := into.(*metav1.PartialObjectMetadataList); ok {
-					list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}
-				}
-				return nil
-			},
-		})
+		cluster := newGuardedCluster(t, crd)
+		cluster.instances = func(int) ([]string, error) { return []string{"one"}, nil }
 		remover := removerOf(t, cluster)
 		got, err := remover.retention(t.Context(), "4.22.0-1", machinesCRD)
 		if err != nil || got.deleted != deleted || !strings.Contains(got.reason, "it has instances") || remover.marked.Has(machinesCRD) == deleted {
@@ -164,13 +157,8 @@ func TestRetention_WithoutInstances(t *testing.T) {
 		"another version": {"4.22.0-2", down},
 		"unknown":         {"4.22.0-1", down},
 	} {
-		crd := controlledBy(t, "4.22.0-1", machines())
-		crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
-		cluster := interceptor.NewClient(fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(crd).Build(), interceptor.Funcs{
-			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-				return test.list
-			},
-		})
+		cluster := newGuardedCluster(t, controlledBy(t, "4.22.0-1", establishedCRD()))
+		cluster.instances = func(int) ([]string, error) { return nil, test.list }
 		remover := removerOf(t, cluster)
 		got, err := remover.retention(t.Context(), test.owner, machinesCRD)
 		if got != (retainedCRD{}) || (err != nil) != (name == "unknown") || len(remover.marked) > 0 {
@@ -257,16 +245,6 @@ func TestRemover_EnforcesThePolicy(t *testing.T) {
 		if got := (policy{writer: writer, namespace: v1alpha1.OpenShiftNamespaces.Operator}).enforces(t.Context(), "deleting CRDs (id)", "id"); got != test.want || !dryRun {
 			t.Errorf("%s: enforced %t, want %t; dry run %t", name, got, test.want, dryRun)
 		}
-	}
-}
-
-// Guarantee G1 assumes two seconds between the API servers.
-func TestPolicyDelay_Default(t *testing.T) {
-	if got := (&Remover{Instances: &instance.Access{}}).policy().delay.Seconds(); got != 2 {
-		t.Errorf("the default is %v s, want 2", got)
-	}
-	if got := (&Remover{Instances: &instance.Access{}, PolicyDelay: 7}).policy().delay; got != 7 {
-		t.Errorf("the option is ignored: %v", got)
 	}
 }
 

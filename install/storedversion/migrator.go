@@ -17,7 +17,6 @@
 package storedversion
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,8 +50,6 @@ const (
 	migrationRate = 50
 	// migrationTime limits how long one pass writes instances: other versions are not reconciled meanwhile.
 	migrationTime = 20 * time.Second
-	// defaultDelay is the time that other API servers may need until they know a version that one of them knows.
-	defaultDelay = 2 * time.Second
 )
 
 // Migrator writes the instances of CRDs in their storage version. It is not safe for concurrent use.
@@ -288,12 +285,7 @@ func (m *Migrator) awaitVersion(ctx context.Context, crd *unstructured.Unstructu
 	if err != nil {
 		return fmt.Errorf("waiting until version %s of %s is served: %w", kind.Version, object.Describe(crd), err)
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(cmp.Or(m.Delay, defaultDelay)):
-		return nil
-	}
+	return instance.AwaitServers(ctx, m.Delay)
 }
 
 // setStoredVersions reduces the stored versions of a CRD to its storage version, unless the CRD has changed since it was read.
