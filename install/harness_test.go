@@ -471,10 +471,10 @@ func (h *harness) settled(version string) {
 	h.eventually("version "+version+" is installed", func() error { return h.Unsettled(context.Background(), version) })
 }
 
-// reports waits until a condition is true with a reason and a message that contains every part.
+// reports waits until a condition has a reason and a message that contains every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("%s is True with reason %s", kind, reason), func() error {
+	h.eventually(fmt.Sprintf("%s has reason %s", kind, reason), func() error {
 		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, kind)
 		if c == nil || c.Reason != reason {
 			return fmt.Errorf("condition is %v", c)

@@ -271,7 +271,7 @@ func TestUnmanagedCRD_CheckedByInstaller(t *testing.T) {
 	h.waits("4.22.0-1", "Compatible is Unknown", "does not exist")
 	h.createCRD(compatible)
 	h.settled("4.22.0-1")
-	h.installerMessage("unmanaged CRDs are compatible: " + foreignCRD + " (checked by the installer)")
+	h.reports("InstallerProgressing", "AsExpected", "unmanaged CRDs are compatible: "+foreignCRD+" (checked by the installer)")
 
 	reads := h.crdReads(foreignCRD)
 	for i, c := range []struct{ name, manifest, message string }{
@@ -305,18 +305,6 @@ func TestUnmanagedCRD_CheckedByInstaller(t *testing.T) {
 	}
 }
 
-// installerMessage waits until InstallerProgressing is False with a message that contains text.
-func (h *harness) installerMessage(text string) {
-	h.Helper()
-	h.eventually("InstallerProgressing reports "+text, func() error {
-		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "InstallerProgressing")
-		if c == nil || c.Status != "False" || !strings.Contains(c.Message, text) {
-			return fmt.Errorf("it is %v", c)
-		}
-		return nil
-	})
-}
-
 func TestUnmanagedCRD_CheckerAppearsAndDisappears(t *testing.T) {
 	h := newHarness(t)
 	h.withoutChecker()
@@ -327,15 +315,15 @@ func TestUnmanagedCRD_CheckerAppearsAndDisappears(t *testing.T) {
 	h.waits("4.22.0-1", "does not exist", "checked by the installer")
 	h.externalCRD() // and no other change
 	h.settled("4.22.0-1")
-	h.installerMessage(foreignCRD + " (checked by the installer)")
+	h.reports("InstallerProgressing", "AsExpected", foreignCRD+" (checked by the installer)")
 
 	h.reapplyChecker()
 	h.answer(foreignCRD, 1, "True", "True", "it is")
-	h.installerMessage(foreignCRD + " (checked by OpenShift, CompatibilityRequirement " + foreignCRD + "-1)")
+	h.reports("InstallerProgressing", "AsExpected", foreignCRD+" (checked by OpenShift, CompatibilityRequirement "+foreignCRD+"-1)")
 	h.settled("4.22.0-1")
 
 	h.withoutChecker()
-	h.installerMessage(foreignCRD + " (checked by the installer)")
+	h.reports("InstallerProgressing", "AsExpected", foreignCRD+" (checked by the installer)")
 	h.settled("4.22.0-1")
 }
 

@@ -161,7 +161,7 @@ func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 		t.Fatal("the CRD with an instance was deleted")
 	}
 	h.reportsEvent("CRDsKept", "4.22.0-2", machines)
-	h.installerMessage("retained because of their instances: " + machines)
+	h.reports("InstallerProgressing", "AsExpected", "retained because of their instances: "+machines)
 	h.must(h.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`))))
 	// In its own version, it is readable without conversion, while the API server still refuses to delete it.
 	converted := machine.DeepCopy()
