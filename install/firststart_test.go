@@ -51,14 +51,7 @@ func TestCreator_CreatesOnce(t *testing.T) {
 		"the first start of another service account": {user: "system:serviceaccount:other:installer", created: true, written: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := interceptor.NewClient(clusterWith(t, test.existing), interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-					if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
-						review.Status.UserInfo = authenticationv1.UserInfo{Username: test.user, UID: "a"}
-						return nil
-					}
-					return c.Create(ctx, o, options...)
-				},
+			api := interceptor.NewClient(clusterWith(t, test.existing, test.user), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 					if test.failedRead {
 						return apierrors.NewServiceUnavailable("down")
@@ -84,14 +77,22 @@ func TestCreator_CreatesOnce(t *testing.T) {
 	}
 }
 
-// clusterWith returns a cluster with an object; nil for none.
-func clusterWith(t *testing.T, existing client.Object) client.WithWatch {
+// clusterWith returns a cluster with an object; nil for none. The installer is a user with UID a.
+func clusterWith(t *testing.T, existing client.Object, user string) client.WithWatch {
 	t.Helper()
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+				review.Status.UserInfo = authenticationv1.UserInfo{Username: user, UID: "a"}
+				return nil
+			}
+			return c.Create(ctx, o, options...)
+		},
+	})
 	if existing != nil {
 		builder.WithObjects(existing.DeepCopyObject().(client.Object))
 	}
@@ -116,14 +117,7 @@ func TestCreator_InitialSettings(t *testing.T) {
 		"a mistake, an existing object": {content: "installerMod: Paused", existing: existing, want: v1alpha1.Managed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := interceptor.NewClient(clusterWith(t, test.existing), interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-					if _, ok := o.(*authenticationv1.SelfSubjectReview); ok {
-						return nil
-					}
-					return c.Create(ctx, o, options...)
-				},
-			})
+			api := clusterWith(t, test.existing, "admin")
 			file := filepath.Join(t.TempDir(), settingsFile)
 			if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {
 				t.Fatal(err)

@@ -296,12 +296,7 @@ func (l *least) incomplete() error {
 func (l *least) uninstallAndWait() {
 	l.Helper()
 	l.uninstallNow()
-	l.eventually("all objects are uninstalled", func() error {
-		if l.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
-			return fmt.Errorf("the ClusterAPI object remains:\n%s", l.conditions())
-		}
-		return l.remaining()
-	})
+	l.clusterAPIGone()
 }
 
 // allowed returns an error while the installer has the permission of the trial.

@@ -3,13 +3,11 @@
 package install_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -68,10 +66,7 @@ func TestPreflight_BreakingCRDChange(t *testing.T) {
 
 	h.release(core(configMap("settings", "1")), aws(withProperties("{mode: {type: string, enum: [a, b, c]}}")))
 	h.settled("4.22.0-2") // no instance, and no breaking change
-	machine := &unstructured.Unstructured{}
-	h.must(decode("{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Machine, metadata: {name: m, namespace: "+namespace+"}, spec: {mode: c}}", machine))
-	h.must(h.Create(t.Context(), machine))
-	h.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), machine))) })
+	remove := h.add("{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Machine, metadata: {name: m, namespace: " + namespace + "}, spec: {mode: c}}")
 
 	narrow := aws(withProperties("{mode: {type: string, enum: [a]}}"))
 	h.release(core(configMap("settings", "2")), narrow)
@@ -88,7 +83,7 @@ func TestPreflight_BreakingCRDChange(t *testing.T) {
 	h.accept()
 	h.release(core(configMap("settings", "3")), aws(withProperties("{}")))
 	h.reports("InstallerDegraded", "RiskNotAccepted", "field removed")
-	h.must(h.Delete(t.Context(), machine))
+	remove()
 	h.settled("4.22.0-4")
 }
 

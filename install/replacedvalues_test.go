@@ -5,11 +5,9 @@
 package install_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -38,10 +36,7 @@ spec: {policyName: replicas.example.com}
 func TestDrift_ValueReplacedByAnAdmissionPolicy(t *testing.T) {
 	h := newInstallation(t, core(), aws())
 	for _, manifest := range replacing {
-		o := &unstructured.Unstructured{}
-		h.must(decode(manifest, o))
-		h.must(h.Create(t.Context(), o))
-		t.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), o))) })
+		h.add(manifest)
 	}
 	replicas := func(want int64) {
 		h.Helper()

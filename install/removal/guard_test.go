@@ -210,13 +210,16 @@ func TestGuardedWriter_CanceledDuringDelay(t *testing.T) {
 	})
 }
 
-// A CRD is deleted only after a list without instances.
+// A CRD is deleted only after a list without instances. boxcutter may pass no more than its identity.
 func TestGuardedWriter_Instances(t *testing.T) {
+	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: machinesCRD}}
+	identity.SetGroupVersionKind(establishedCRD().GroupVersionKind())
 	for name, test := range map[string]struct {
-		names []string
-		err   error
-		inUse bool
+		names          []string
+		err            error
+		inUse, deletes bool
 	}{
+		"no instance":    {deletes: true},
 		"an instance":    {names: []string{"one"}, inUse: true},
 		"a failed list":  {err: apierrors.NewServiceUnavailable("down")},
 		"a missing kind": {err: apierrors.NewNotFound(schema.GroupResource{}, "machines")},
@@ -225,9 +228,9 @@ func TestGuardedWriter_Instances(t *testing.T) {
 		cluster.instances = func(int) ([]string, error) { return test.names, test.err }
 		writer := cluster.writer()
 		writer.guard.established = true
-		err := writer.Delete(t.Context(), establishedCRD())
+		err := writer.Delete(t.Context(), identity)
 		var inUse *inUseError
-		if err == nil || errors.As(err, &inUse) != test.inUse || test.inUse && inUse.crd != machinesCRD || cluster.count("delete "+machinesCRD) != 0 {
+		if (err == nil) != test.deletes || errors.As(err, &inUse) != test.inUse || test.inUse && inUse.crd != machinesCRD || (cluster.count("delete "+machinesCRD) == 1) != test.deletes {
 			t.Errorf("%s: got %v, requests %v", name, err, cluster.calls)
 		}
 	}
@@ -242,22 +245,6 @@ func TestGuardedWriter_OtherKinds(t *testing.T) {
 	other.SetKind("Other")
 	if err := writer.Delete(t.Context(), other); err == nil || len(cluster.calls) != 0 {
 		t.Errorf("error is %v, requests %v", err, cluster.calls)
-	}
-}
-
-// boxcutter may pass the desired object, or no more than the identity.
-func TestGuardedWriter_ReadsOnlyTheIdentity(t *testing.T) {
-	for _, inUse := range []bool{false, true} {
-		cluster := newGuardedCluster(t, establishedCRD())
-		cluster.instances = func(int) ([]string, error) { return []string{"one"}[:map[bool]int{true: 1}[inUse]], nil }
-		writer := cluster.writer()
-		writer.guard.established = true
-		identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: machinesCRD}}
-		identity.SetGroupVersionKind(establishedCRD().GroupVersionKind())
-		err := writer.Delete(t.Context(), identity)
-		if errors.As(err, new(*inUseError)) != inUse || err != nil && !inUse || cluster.count("delete "+machinesCRD) != map[bool]int{false: 1}[inUse] {
-			t.Errorf("with an instance %t: got %v, requests %v", inUse, err, cluster.calls)
-		}
 	}
 }
 
