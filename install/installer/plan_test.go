@@ -47,14 +47,7 @@ func TestPlan_IgnoredFields(t *testing.T) {
 	s.Cluster.Spec.DriftPolicy.IgnoredFields = []v1alpha1.IgnoredFields{
 		{Kind: "ConfigMap", Name: "a", Fields: []string{"/data/x", "/data/y"}}, {Group: "apps", Kind: "Deployment", Name: "a", Fields: []string{"/spec/replicas"}},
 	}
-	v, err := s.load(entry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := v.plan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, &Applier{}, s, entry)
 	want := "fields left to other actors by spec.driftPolicy: ConfigMap a (/data/x, /data/y); spec.driftPolicy names objects that no component has: Deployment.apps a"
 	if got := p.ignoredFields(); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -112,14 +105,7 @@ func TestPlan_SecretsOfAVersion(t *testing.T) {
 	} {
 		s := stateOf([]v1alpha1.Version{entry}, *configMap)
 		s.secrets = test.secrets
-		v, err := s.load(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := v.plan()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := planOf(t, &Applier{}, s, entry)
 		color := object.TextAt(p.phases[0].Objects[0].Object, "data", "color")
 		if test.color != "" && (color != test.color || p.concealed != nil) || test.color == "" && !errors.As(p.concealed, new(*revision.SecretError)) {
 			t.Errorf("%s: color %q, error %v", name, color, p.concealed)

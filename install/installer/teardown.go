@@ -138,16 +138,21 @@ func (t teardown) stop(ctx context.Context, p plan) (teardownProgress, error) {
 // revision removes the objects of a version, unless the version is still needed.
 func (t teardown) revision(ctx context.Context, name string) (teardownProgress, error) {
 	current := t.s.Cluster.Status
-	switch {
-	case name == current.DesiredVersion, name == current.CurrentVersion:
+	if name == current.DesiredVersion || name == current.CurrentVersion {
 		return teardownProgress{keep: true}, nil
-	case !current.Settled():
-		return t.withoutObjects(ctx, name)
 	}
 	others := t.s.otherParts(name)
 	p, err := t.prepare(ctx, name, others)
 	if err != nil {
 		return teardownProgress{}, err
+	}
+	if !current.Settled() {
+		switch needed, err := t.isNeeded(ctx, p); {
+		case err != nil:
+			return teardownProgress{}, err
+		case needed:
+			return teardownProgress{Progress: removal.Progress{Waiting: []string{"version " + current.DesiredVersion + " to be installed"}}}, nil
+		}
 	}
 	return t.version(ctx, p, others)
 }
@@ -262,29 +267,15 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 	return false, nil
 }
 
-// withoutObjects removes a version that controls no objects besides the parts of other versions, or only objects that no other version has. Until the
-// desired version is installed, other objects of an older version may be the only
-// ones of a provider. It decides on live reads, because the ConfigMap is the only
+// isNeeded reports whether a version controls objects that another version has, or that may belong to a provider that works. Until the desired version is
+// installed, such objects of an older version may be the only ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
-func (t teardown) withoutObjects(ctx context.Context, name string) (teardownProgress, error) {
-	others := t.s.otherParts(name)
-	p, err := t.prepare(ctx, name, others)
-	if err != nil {
-		return teardownProgress{}, err
-	}
+func (t teardown) isNeeded(ctx context.Context, p plan) (bool, error) {
 	controlled, err := t.Applier.Engine.Controlled(ctx, p.revision(), t.Live)
 	if err != nil {
-		return teardownProgress{}, err
+		return false, err
 	}
-	needed, err := t.s.neededByOthers(p.version, controlled)
-	if err != nil {
-		return teardownProgress{}, err
-	}
-	if needed {
-		waiting := removal.Progress{Waiting: []string{"version " + t.s.Cluster.Status.DesiredVersion + " to be installed"}}
-		return teardownProgress{Progress: waiting}, nil
-	}
-	return t.version(ctx, p, others)
+	return t.s.neededByOthers(p.version, controlled)
 }
 
 // withoutControllers is what the instances of retained CRDs lack once their provider is removed.

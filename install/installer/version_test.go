@@ -115,19 +115,12 @@ func names(phases []revision.Phase) (out []string) {
 // A CRD that becomes unmanaged is removed from the phases of a running version too.
 func TestPlanner_FollowsTheUnmanagedCRDs(t *testing.T) {
 	version, configMap := storedVersion(t, "4.22.0-1", machines(), settings("a", "red"))
-	s, plans := stateOf([]v1alpha1.Version{version}, configMap), planner{}
+	s, r := stateOf([]v1alpha1.Version{version}, configMap), &Applier{}
 	for _, test := range []struct{ unmanaged, want []string }{
 		{nil, []string{"core-crds", "core"}}, {[]string{machinesCRD}, []string{"preflight", "core"}}, {nil, []string{"core-crds", "core"}},
 	} {
 		s.Cluster.Spec.UnmanagedCRDs = test.unmanaged
-		loaded, err := s.load(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := plans.of(loaded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := planOf(t, r, s, version)
 		if diff := cmp.Diff(test.want, names(p.phases)); diff != "" {
 			t.Errorf("unmanaged %v: phases (-want +got):\n%s", test.unmanaged, diff)
 		}
@@ -136,7 +129,7 @@ func TestPlanner_FollowsTheUnmanagedCRDs(t *testing.T) {
 			t.Errorf("unmanaged %v: %d checks; phases with them (-want +got):\n%s", test.unmanaged, len(checking.checks), diff)
 		}
 	}
-	if plans.settle(); plans.known != nil {
+	if r.plans.settle(); r.plans.known != nil {
 		t.Error("the plans of a settled cluster are kept")
 	}
 }
