@@ -43,7 +43,12 @@ func TestRetainedCRD_EndsItsConversion(t *testing.T) {
 			func(h *harness) { h.reapply() },
 		},
 		"upgrade": {
-			func(h *harness) { h.release(core(), aws()); h.settled("4.22.0-3") },
+			func(h *harness) {
+				h.release(core(), aws())
+				h.settled("4.22.0-3")
+				h.reportsEvent("CRDsKept", "4.22.0-2", machines)
+				h.reports("InstallerProgressing", "AsExpected", "retained because of their instances: "+machines)
+			},
 			func(h *harness) { h.release(core(), aws(converted()...)) },
 		},
 	} {

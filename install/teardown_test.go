@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -144,27 +143,4 @@ func (h *harness) loggedNone(after int, text string) {
 			h.Errorf("logged: %s", line)
 		}
 	}
-}
-
-// Listing the instances needs a conversion webhook that no longer exists, as
-// after the teardown of the provider that served it.
-func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
-	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
-	machine := h.machine()
-	h.release(core(), aws(converted()[0]))
-	h.settled("4.22.0-2")
-
-	h.release(core(), aws())
-	h.settled("4.22.0-3")
-	crd := h.object(crdKind, "", machines)
-	if crd == nil || crd.GetDeletionTimestamp() != nil {
-		t.Fatal("the CRD with an instance was deleted")
-	}
-	h.reportsEvent("CRDsKept", "4.22.0-2", machines)
-	h.reports("InstallerProgressing", "AsExpected", "retained because of their instances: "+machines)
-	h.must(h.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`))))
-	// In its own version, it is readable without conversion, while the API server still refuses to delete it.
-	converted := machine.DeepCopy()
-	converted.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	h.eventually("the instance is readable in the new version", func() error { return h.Get(t.Context(), key(machine), converted) })
 }
