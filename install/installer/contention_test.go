@@ -5,6 +5,7 @@ package installer
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,18 +55,37 @@ func TestContests_Fighter(t *testing.T) {
 	}
 }
 
-// An administrator has annotated a CRD for cert-manager. Without the annotation, cert-manager stops.
-func TestContests_NameAnnotations(t *testing.T) {
-	var c contests
-	result, now := reconciled(engine.Recovered, false), time.Now()
+// annotated is the result of a reconcile that reverted an object that an administrator has annotated for cert-manager. Without the
+// annotation, cert-manager stops.
+func annotated() engine.Result {
+	result := reconciled(engine.Recovered, false)
 	result.Phases[0].Objects[0].Change = `fields .spec.caBundle, changed by field manager "cert-manager-cainjector"`
 	result.Phases[0].Objects[0].Instructions = []engine.Instruction{{Name: "cert-manager.io/inject-ca-from"}, {Name: "kapp.k14s.io/app", Label: true}}
-	for range 3 {
-		c = c.after(result, maintenance, now)
-	}
-	const want = `ConfigMap a (fields .spec.caBundle, changed by field manager "cert-manager-cainjector", annotated cert-manager.io/inject-ca-from, labelled kapp.k14s.io/app)`
-	if message, _ := c.message(now); !strings.HasSuffix(message, want) {
-		t.Errorf("message %q, want %q at its end", message, want)
+	return result
+}
+
+func TestContests_Message(t *testing.T) {
+	created, updated := reconciled(engine.Created, false), reconciled(engine.Updated, false)
+	for name, test := range map[string]struct {
+		of      scope
+		results []engine.Result
+		want    string // without it, there is no contest
+	}{
+		"an annotated object": {maintenance, slices.Repeat([]engine.Result{annotated()}, 3),
+			`ConfigMap a (fields .spec.caBundle, changed by field manager "cert-manager-cainjector", annotated cert-manager.io/inject-ca-from, labelled kapp.k14s.io/app)`},
+		"an object that is deleted again and again":                           {maintenance, []engine.Result{created, created, created}, "ConfigMap a (deleted)"},
+		"creates and updates of a rollout":                                    {rollout, []engine.Result{created, updated, updated, created, updated}, ""},
+		"an object that is paused for another reason, such as a reserved one": {maintenance, []engine.Result{reconciled(engine.Created, true)}, ""},
+	} {
+		var c contests
+		now := time.Now()
+		for _, result := range test.results {
+			c = c.after(result, test.of, now)
+		}
+		message, next := c.message(now)
+		if contested := test.want != ""; !strings.HasSuffix(message, test.want) || (message != "") != contested || (next != 0) != contested || (len(c) != 0) != contested {
+			t.Errorf("%s: message %q, next reconcile in %s, contests %v", name, message, next, c)
+		}
 	}
 }
 
@@ -73,8 +93,7 @@ func TestContests_NameAnnotations(t *testing.T) {
 func TestContests_EndWithAnnotation(t *testing.T) {
 	var c contests
 	now := time.Now()
-	annotated := reconciled(engine.Recovered, false)
-	annotated.Phases[0].Objects[0].Instructions = []engine.Instruction{{Name: "cert-manager.io/inject-ca-from"}}
+	annotated := annotated()
 	for range 4 {
 		c = c.after(annotated, maintenance, now)
 	}
@@ -95,11 +114,9 @@ func TestContests_EndWithAnnotation(t *testing.T) {
 func TestContests_SlowActorEndsWithAnnotation(t *testing.T) {
 	var c contests
 	now := time.Now()
-	annotated := reconciled(engine.Recovered, false)
-	annotated.Phases[0].Objects[0].Instructions = []engine.Instruction{{Name: "cert-manager.io/inject-ca-from"}}
 	for range 3 {
 		now = now.Add(10 * time.Minute)
-		c = c.after(annotated, maintenance, now)
+		c = c.after(annotated(), maintenance, now)
 	}
 	if message, _ := c.message(now); message == "" {
 		t.Fatal("no contest")
@@ -131,27 +148,6 @@ func TestContests_AreFoundByTheAlert(t *testing.T) {
 	}
 }
 
-// An actor that deletes an object of the installed version again and again is one too.
-func TestContests_Deletions(t *testing.T) {
-	var c contests
-	now := time.Now()
-	for range 3 {
-		c = c.after(reconciled(engine.Created, false), maintenance, now)
-	}
-	if message, _ := c.message(now); !strings.Contains(message, "ConfigMap a (deleted)") {
-		t.Errorf("message %q", message)
-	}
-}
-
-// An object that is paused for another reason, such as a reserved one, causes no contest and no reconcile.
-func TestContests_PausedForAnotherReason(t *testing.T) {
-	now := time.Now()
-	c := contests(nil).after(reconciled(engine.Created, true), maintenance, now)
-	if message, next := c.message(now); message != "" || next != 0 || len(c) != 0 {
-		t.Errorf("message %q, next reconcile in %s, contests %v", message, next, c)
-	}
-}
-
 // The message is the same for the same objects: another one would be another write of the status.
 func TestContests_OrderOfTheMessage(t *testing.T) {
 	now, c := time.Now(), contests(nil)
@@ -167,18 +163,6 @@ func TestContests_OrderOfTheMessage(t *testing.T) {
 		if again, _ := c.message(now); again != first {
 			t.Fatalf("%q, then %q", first, again)
 		}
-	}
-}
-
-// While a version is rolled out, its own creates and updates are no reverts.
-func TestContests_Rollout(t *testing.T) {
-	var c contests
-	now := time.Now()
-	for _, action := range []engine.Action{engine.Created, engine.Updated, engine.Updated, engine.Created, engine.Updated} {
-		c = c.after(reconciled(action, false), rollout, now)
-	}
-	if message, _ := c.message(now); message != "" {
-		t.Error(message)
 	}
 }
 
