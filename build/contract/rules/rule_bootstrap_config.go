@@ -22,20 +22,6 @@ var bootstrapConfigRules = []contract.Rule{{
 	Fix:      "Add the string status.dataSecretName.",
 	Check:    aBootstrapConfig.requireTyped("status.dataSecretName", contract.TypeString),
 }, {
-	ID:       "bootstrap-config/status-ready",
-	Severity: contract.Error,
-	Source:   forBootstrapConfig("BootstrapConfig: initialization completed"),
-	Why:      "Under the contract v1beta1 the Machine waits until status.ready is true.",
-	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
-	Check:    oldBootstrapConfig.requireTyped("status.ready", contract.TypeBoolean),
-}, {
-	ID:       "bootstrap-config/initialization",
-	Severity: contract.Error,
-	Source:   forBootstrapConfig("BootstrapConfig: initialization completed"),
-	Why:      "Under the contract v1beta2 the Machine waits until status.initialization.dataSecretCreated is true; status.ready is not read.",
-	Fix:      "Add the boolean status.initialization.dataSecretCreated.",
-	Check:    newBootstrapConfig.requireTyped("status.initialization.dataSecretCreated", contract.TypeBoolean),
-}, {
 	ID:       "bootstrap-config/template",
 	Severity: contract.Error,
 	Source:   forBootstrapConfig("BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition"),
@@ -52,6 +38,8 @@ var bootstrapConfigRules = []contract.Rule{{
 },
 	aBootstrapConfig.conditionsRule("bootstrap-config/conditions", forBootstrapConfig("BootstrapConfig: conditions"), "Machine"),
 	aBootstrapConfig.failureTypesRule("bootstrap-config/failure-fields-type", forBootstrapConfig("BootstrapConfig: terminal failures")),
+	oldBootstrapConfig.readyRule("bootstrap-config/status-ready", forBootstrapConfig("BootstrapConfig: initialization completed"), "Machine"),
+	newBootstrapConfig.initializationRule("bootstrap-config/initialization", forBootstrapConfig("BootstrapConfig: initialization completed"), "Machine", "status.initialization.dataSecretCreated"),
 }
 
 var (

@@ -36,14 +36,6 @@ var controlPlaneRules = []contract.Rule{{
 	Fix:      "Add the boolean status.initialization.controlPlaneInitialized.",
 	Check:    newControlPlane.requireTyped("status.initialization.controlPlaneInitialized", contract.TypeBoolean),
 }, {
-	ID:       "control-plane/endpoint",
-	Severity: contract.Error,
-	Source:   forControlPlane("ControlPlane: endpoint"),
-	Why:      "Cluster API reads the host as a string and the port as an integer. With other types it has no address, and the Cluster never becomes available.",
-	Fix:      "Use the types of the contract: host string, port integer.",
-	Check: aControlPlane.checkTypes("spec.controlPlaneEndpoint", contract.TypeObject,
-		"spec.controlPlaneEndpoint.host", contract.TypeString, "spec.controlPlaneEndpoint.port", contract.TypeInteger),
-}, {
 	ID:       "control-plane/endpoint-optional",
 	Severity: contract.Warning,
 	Source:   forControlPlane("ControlPlane: endpoint"),
@@ -99,9 +91,7 @@ var controlPlaneRules = []contract.Rule{{
 	Source:   forControlPlane("ControlPlane: replicas"),
 	Why:      "The autoscaler finds the machines of a control plane by the selector in its status.",
 	Fix:      "Add the string status.selector.",
-	Check: aControlPlane.whenThere("spec.replicas", func(d *contract.Definition) []contract.Finding {
-		return d.Missing("status.selector")
-	}),
+	Check:    withReplicas(aControlPlane, "status.selector"),
 }, {
 	ID:       "control-plane/scale-subresource",
 	Severity: contract.Warning,
@@ -168,13 +158,6 @@ var controlPlaneRules = []contract.Rule{{
 	Fix:      "Add status.conditions, a list of metav1.Condition, with Available among them.",
 	Check:    aControlPlane.require("status.conditions"),
 }, {
-	ID:       "control-plane/template",
-	Severity: contract.Warning,
-	Source:   forControlPlane("ControlPlaneTemplate, ControlPlaneTemplateList resource definition"),
-	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
-	Fix:      "Add the CRD <kind>Template to the same group.",
-	Check:    hasTemplate(contract.ControlPlane),
-}, {
 	ID:       "control-plane/kubeconfig-rbac",
 	Severity: contract.Warning,
 	Source:   forControlPlane("Cluster kubeconfig management"),
@@ -188,6 +171,8 @@ var controlPlaneRules = []contract.Rule{{
 	},
 },
 	aControlPlane.failureTypesRule("control-plane/failure-fields-type", forControlPlane("ControlPlane: terminal failures")),
+	aControlPlane.endpointTypeRule("control-plane/endpoint", forControlPlane("ControlPlane: endpoint")),
+	aControlPlane.classTemplateRule("control-plane/template", contract.Warning, forControlPlane("ControlPlaneTemplate, ControlPlaneTemplateList resource definition")),
 }
 
 var (
@@ -196,7 +181,7 @@ var (
 	newControlPlane = subject{contract.ControlPlane, "v1beta2"}
 )
 
-// withReplicas returns a check of integers in control planes with replicas.
+// withReplicas returns a check of fields in control planes with replicas.
 func withReplicas(of subject, counters ...string) func(*contract.Bundle) []contract.Finding {
 	return of.whenThere("spec.replicas", func(d *contract.Definition) (findings []contract.Finding) {
 		for _, counter := range counters {

@@ -34,27 +34,12 @@ var infraClusterRules = []contract.Rule{{
 	Fix:      "Add spec.controlPlaneEndpoint with host and port, unless another component provides the address.",
 	Check:    anInfraCluster.require("spec.controlPlaneEndpoint", "spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"),
 }, {
-	ID:       "infra-cluster/control-plane-endpoint-type",
-	Severity: contract.Error,
-	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
-	Why:      "Cluster API reads the host as a string and the port as an integer. With other types it has no address, and the Cluster never becomes available.",
-	Fix:      "Use the types of the contract: host string, port integer.",
-	Check: anInfraCluster.checkTypes("spec.controlPlaneEndpoint", contract.TypeObject,
-		"spec.controlPlaneEndpoint.host", contract.TypeString, "spec.controlPlaneEndpoint.port", contract.TypeInteger),
-}, {
 	ID:       "infra-cluster/control-plane-endpoint-optional",
 	Severity: contract.Warning,
 	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
 	Why:      "Users and ClusterClasses create the object before the address is known; the controller sets it later.",
 	Fix:      "Make the field optional: +optional in Go.",
 	Check:    anInfraCluster.optional("spec.controlPlaneEndpoint"),
-}, {
-	ID:       "infra-cluster/status-ready",
-	Severity: contract.Error,
-	Source:   forInfraCluster("InfraCluster: initialization completed"),
-	Why:      "Under the contract v1beta1 the Cluster waits until status.ready is true.",
-	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
-	Check:    oldInfraCluster.requireTyped("status.ready", contract.TypeBoolean),
 }, {
 	ID:       "infra-cluster/status-ready-kept",
 	Severity: contract.Info,
@@ -63,13 +48,6 @@ var infraClusterRules = []contract.Rule{{
 	Why:      "On OpenShift the installation creates the cluster's own InfraCluster, and an operator sets its status.ready under every contract.",
 	Fix:      "Add the boolean status.ready beside status.initialization.provisioned.",
 	Check:    newInfraCluster.require("status.ready"),
-}, {
-	ID:       "infra-cluster/initialization-provisioned",
-	Severity: contract.Error,
-	Source:   forInfraCluster("InfraCluster: initialization completed"),
-	Why:      "Under the contract v1beta2 the Cluster waits until status.initialization.provisioned is true; status.ready is not read.",
-	Fix:      "Add the boolean status.initialization.provisioned.",
-	Check:    newInfraCluster.requireTyped("status.initialization.provisioned", contract.TypeBoolean),
 }, {
 	ID:       "infra-cluster/failure-domains-type",
 	Severity: contract.Error,
@@ -98,17 +76,14 @@ var infraClusterRules = []contract.Rule{{
 		}
 		return []contract.Finding{list.Finding("status.failureDomains in version %s is not a list map with the key name", d.Version)}
 	}),
-}, {
-	ID:       "infra-cluster/template",
-	Severity: contract.Warning,
-	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
-	Fix:      "Add the CRD <kind>Template to the same group.",
-	Check:    hasTemplate(contract.InfraCluster),
 },
 	anInfraCluster.conditionsRule("infra-cluster/conditions", forInfraCluster("InfraCluster: conditions"), "Cluster"),
 	anInfraCluster.failureTypesRule("infra-cluster/failure-fields-type", forInfraCluster("InfraCluster: terminal failures")),
 	newInfraCluster.failureDeprecatedRule("infra-cluster/failure-fields-deprecated", forInfraCluster("InfraCluster: terminal failures")),
+	oldInfraCluster.readyRule("infra-cluster/status-ready", forInfraCluster("InfraCluster: initialization completed"), "Cluster"),
+	newInfraCluster.initializationRule("infra-cluster/initialization-provisioned", forInfraCluster("InfraCluster: initialization completed"), "Cluster", "status.initialization.provisioned"),
+	anInfraCluster.endpointTypeRule("infra-cluster/control-plane-endpoint-type", forInfraCluster("InfraCluster: control plane endpoint")),
+	anInfraCluster.classTemplateRule("infra-cluster/template", contract.Warning, forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition")),
 }
 
 var (

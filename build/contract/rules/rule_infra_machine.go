@@ -44,20 +44,6 @@ var infraMachineRules = []contract.Rule{{
 		return []contract.Finding{id.Finding("spec.providerID has no limits in version %s", d.Version)}
 	}),
 }, {
-	ID:       "infra-machine/status-ready",
-	Severity: contract.Error,
-	Source:   forInfraMachine("InfraMachine: initialization completed"),
-	Why:      "Under the contract v1beta1 the Machine waits until status.ready is true.",
-	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
-	Check:    oldInfraMachine.requireTyped("status.ready", contract.TypeBoolean),
-}, {
-	ID:       "infra-machine/initialization-provisioned",
-	Severity: contract.Error,
-	Source:   forInfraMachine("InfraMachine: initialization completed"),
-	Why:      "Under the contract v1beta2 the Machine waits until status.initialization.provisioned is true; status.ready is not read.",
-	Fix:      "Add the boolean status.initialization.provisioned.",
-	Check:    newInfraMachine.requireTyped("status.initialization.provisioned", contract.TypeBoolean),
-}, {
 	ID:       "infra-machine/failure-domain",
 	Severity: contract.Error,
 	Source:   forInfraMachine("InfraMachine: failure domain"),
@@ -103,6 +89,8 @@ var infraMachineRules = []contract.Rule{{
 	anInfraMachine.conditionsRule("infra-machine/conditions", forInfraMachine("InfraMachine: conditions"), "Machine"),
 	anInfraMachine.failureTypesRule("infra-machine/failure-fields-type", forInfraMachine("InfraMachine: terminal failures")),
 	newInfraMachine.failureDeprecatedRule("infra-machine/failure-fields", forInfraMachine("InfraMachine: terminal failures")),
+	oldInfraMachine.readyRule("infra-machine/status-ready", forInfraMachine("InfraMachine: initialization completed"), "Machine"),
+	newInfraMachine.initializationRule("infra-machine/initialization-provisioned", forInfraMachine("InfraMachine: initialization completed"), "Machine", "status.initialization.provisioned"),
 }
 
 var (

@@ -105,16 +105,10 @@ var infraMachinePoolRules = []contract.Rule{{
 	Why:      "The ID of a pool must be a string.",
 	Fix:      "Make spec.providerID a string.",
 	Check:    anInfraMachinePool.checkTypes("spec.providerID", contract.TypeString),
-}, {
-	ID:       "infra-machinepool/template",
-	Severity: contract.Info,
-	Source:   forInfraMachinePool("InfraMachinePoolTemplate, InfraMachinePoolTemplateList resource definition"),
-	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
-	Fix:      "Add the CRD <kind>Template to the same group.",
-	Check:    hasTemplate(contract.InfraMachinePool),
 },
 	anInfraMachinePool.conditionsRule("infra-machinepool/conditions", forInfraMachinePool("InfraMachinePool: conditions"), "MachinePool"),
 	anInfraMachinePool.failureTypesRule("infra-machinepool/failure-fields", forInfraMachinePool("InfraMachinePool: terminal failures")),
+	anInfraMachinePool.classTemplateRule("infra-machinepool/template", contract.Info, forInfraMachinePool("InfraMachinePoolTemplate, InfraMachinePoolTemplateList resource definition")),
 }
 
 var (

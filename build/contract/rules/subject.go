@@ -109,3 +109,45 @@ func (s subject) failureDeprecatedRule(id string, source contract.Source) contra
 		Check: s.deprecated("status.failureReason", "status.failureMessage"),
 	}
 }
+
+// readyRule returns the rule that kinds of the contract v1beta1 have status.ready. owner is the kind that waits for it.
+func (s subject) readyRule(id string, source contract.Source, owner string) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: contract.Error, Source: source,
+		Why:   "Under the contract v1beta1 the " + owner + " waits until status.ready is true.",
+		Fix:   "Add the boolean status.ready, or implement the contract v1beta2.",
+		Check: s.requireTyped("status.ready", contract.TypeBoolean),
+	}
+}
+
+// initializationRule returns the rule that kinds of the contract v1beta2 have a field that ends their initialization. owner is the kind
+// that waits for it.
+func (s subject) initializationRule(id string, source contract.Source, owner, field string) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: contract.Error, Source: source,
+		Why:   "Under the contract v1beta2 the " + owner + " waits until " + field + " is true; status.ready is not read.",
+		Fix:   "Add the boolean " + field + ".",
+		Check: s.requireTyped(field, contract.TypeBoolean),
+	}
+}
+
+// endpointTypeRule returns the rule about the types of the endpoint of the control plane.
+func (s subject) endpointTypeRule(id string, source contract.Source) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: contract.Error, Source: source,
+		Why: "Cluster API reads the host as a string and the port as an integer. With other types it has no address, and the Cluster never becomes available.",
+		Fix: "Use the types of the contract: host string, port integer.",
+		Check: s.checkTypes("spec.controlPlaneEndpoint", contract.TypeObject,
+			"spec.controlPlaneEndpoint.host", contract.TypeString, "spec.controlPlaneEndpoint.port", contract.TypeInteger),
+	}
+}
+
+// classTemplateRule returns the rule that a ClusterClass needs a template of the kinds.
+func (s subject) classTemplateRule(id string, severity contract.Severity, source contract.Source) contract.Rule {
+	return contract.Rule{
+		ID: id, Severity: severity, Source: source,
+		Why:   "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+		Fix:   "Add the CRD <kind>Template to the same group.",
+		Check: hasTemplate(s.role),
+	}
+}
