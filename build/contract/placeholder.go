@@ -147,3 +147,10 @@ func (p *placeholders) whole(field, value string, schema map[string]any) any {
 		return least
 	}
 }
+
+// NamesRegistry reports whether the reference of an image begins with a registry: a host with a dot or a port, or localhost. Container
+// engines look up all others at Docker Hub; as an argument of a command, they are mistyped paths.
+func NamesRegistry(reference string) bool {
+	host, _, found := strings.Cut(reference, "/")
+	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
+}

@@ -18,6 +18,14 @@ func eachObject(check func(*contract.Object) []contract.Finding) func(*contract.
 	return func(b *contract.Bundle) []contract.Finding { return each(b.Objects, check) }
 }
 
+// only limits rules to a form of a provider.
+func only(form contract.Form, rules []contract.Rule) []contract.Rule {
+	for i := range rules {
+		rules[i].Only = form
+	}
+	return rules
+}
+
 // each checks objects one by one.
 func each(objects []*contract.Object, check func(*contract.Object) []contract.Finding) (findings []contract.Finding) {
 	for _, o := range objects {

@@ -112,9 +112,7 @@ var clusterctlRules = []contract.Rule{{
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachContainer(func(container contract.Value) []contract.Finding {
 			image := container.At("image")
-			host, _, found := strings.Cut(image.Text(), "/")
-			isNamed := found && (strings.ContainsAny(host, ".:") || host == "localhost")
-			if image.Text() == "" || contract.HasVariable(image.Text()) || isNamed || b.Release != nil && len(checkClusterctlImage(container)) > 0 {
+			if image.Text() == "" || contract.HasVariable(image.Text()) || contract.NamesRegistry(image.Text()) || b.Release != nil && len(checkClusterctlImage(container)) > 0 {
 				return nil
 			}
 			return []contract.Finding{image.Finding("image %s has no registry", image.Text())}

@@ -15,10 +15,9 @@ import (
 )
 
 // clusterTemplateRules are the rules of the theme "clusterctl" about the content of cluster templates and ClusterClasses.
-var clusterTemplateRules = []contract.Rule{{
+var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	ID:       "clusterctl/template-yaml",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "\"clusterctl generate cluster\" replaces the variables of a template, and fails if the result is not valid YAML.",
 	Fix:      "Correct the document at or before the line of the finding.",
@@ -26,7 +25,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-variables",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates: common variables"),
 	Why:      "\"clusterctl generate cluster\" fails at an expression that drone/envsubst cannot parse.",
 	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
@@ -34,7 +32,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-present",
 	Severity: contract.Info,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "Without a cluster template \"clusterctl generate cluster\" does not work with the provider.",
 	Fix:      "Add cluster-template.yaml.",
@@ -47,7 +44,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-object",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "No client can create an object without apiVersion, kind or name.",
 	Fix:      "Add the field.",
@@ -64,7 +60,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-unique",
 	Severity: contract.Warning,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "The last of two equal fields, and the last of two objects with the same kind and name, silently replaces the first.",
 	Fix:      "Remove one of them.",
@@ -72,7 +67,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-fields",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
 	Why:      "The API server rejects an object of a template that violates the schema of its kind; a client such as kubectl also rejects fields with an unknown name. Objects of the provider's own kinds are checked against its CRDs with the code of the API server, objects of Kubernetes and Cluster API against their types.",
 	Fix:      "Correct the field.",
@@ -89,7 +83,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-references",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "The cluster of a template never becomes ready if it refers to an object that the template does not create.",
 	Fix:      "Correct apiVersion or apiGroup, kind and name of the reference, or add the object.",
@@ -99,7 +92,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-cluster-name",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates: labels"),
 	Why:      "A machine, or a set of machines, of a cluster that the template does not create waits forever.",
 	Fix:      "Write the name of the Cluster.",
@@ -107,7 +99,6 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/template-topology",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("ClusterClass definitions"),
 	Why:      "Cluster API rejects a Cluster whose topology does not fit its ClusterClass. clusterctl reads the ClusterClass from clusterclass-<name>.yaml of the same release unless the management cluster has it.",
 	Fix:      "Correct the topology, or add what the message names to the ClusterClass.",
@@ -117,12 +108,11 @@ var clusterTemplateRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/clusterclass-valid",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("ClusterClass definitions"),
 	Why:      "Cluster API rejects a ClusterClass with equal worker classes, with a patch that matches no template, uses an undefined variable or changes a field outside of spec, or with an invalid schema of a variable.",
 	Fix:      "Correct the field.",
 	Check:    eachTemplateFile("", checkClusterClassValid),
-}}
+}})
 
 // checkTemplateUnique finds equal keys of a mapping, and equal objects. It compares the names of objects with unknown values as they are
 // written.

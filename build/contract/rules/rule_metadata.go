@@ -18,10 +18,9 @@ import (
 )
 
 // metadataRules are the rules of the theme "metadata".
-var metadataRules = []contract.Rule{{
+var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	ID:       "metadata/image-name-occurs",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   ours("Images"),
 	Why:      "imageName is the placeholder for the provider's own image. If no container uses it, the image of the release never runs.",
 	Fix:      "Use imageName as the image of the container that runs the provider, or correct imageName in the metadata.",
@@ -29,7 +28,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/image-name-only-in-images",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   ours("Images"),
 	Why:      "The installer replaces the placeholder only if it is the whole image of a container, argument, or value of an environment variable. It rejects a placeholder in another position, because that image cannot be pulled.",
 	Fix:      "Make the placeholder the whole value, for example by giving a flag and its value as two arguments.",
@@ -37,7 +35,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/parseable",
 	Checker:  contract.CheckerExtractor,
-	Only:     contract.FormBundle,
 	Severity: contract.Error,
 	Source:   ours("Files"),
 	Why:      "Parsers read ambiguous metadata differently, such as duplicate keys.",
@@ -45,7 +42,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/unknown-field",
 	Checker:  contract.CheckerExtractor,
-	Only:     contract.FormBundle,
 	Severity: contract.Error,
 	Source:   ours("Files"),
 	Why:      "An unknown key is usually misspelled, and its value would be silently lost.",
@@ -53,7 +49,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/required-field",
 	Checker:  contract.CheckerExtractor,
-	Only:     contract.FormBundle,
 	Severity: contract.Error,
 	Source:   ours("Files"),
 	Why:      "Without name, type, version and content ID the installer cannot identify, order or verify the bundle.",
@@ -61,7 +56,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/field-valid",
 	Checker:  contract.CheckerExtractor,
-	Only:     contract.FormBundle,
 	Severity: contract.Error,
 	Source:   ours("Files"),
 	Why:      "The name becomes a part of object names, and the type determines the install order. The installer rejects other values.",
@@ -69,7 +63,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/content-id-matches",
 	Checker:  contract.CheckerExtractor,
-	Only:     contract.FormBundle,
 	Severity: contract.Error,
 	Source:   ours("Files"),
 	Why:      "contentID is the digest of the manifests, byte for byte. If it differs, one of the two files was changed after the build.",
@@ -77,7 +70,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/provider-name-format",
 	Severity: contract.Warning,
-	Only:     contract.FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
 	Why:      "clusterctl rejects other names. The installer derives the names of its phases from this name.",
 	Fix:      "Use at most 63 lower case letters, digits and dashes, with a letter or digit at both ends, such as cluster-api-provider-aws.",
@@ -90,7 +82,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/provider-version-semver",
 	Severity: contract.Warning,
-	Only:     contract.FormBundle,
 	Source:   clusterctl("Creating a provider repository on GitHub"),
 	Why:      "Tools and people compare versions; an invalid version cannot be compared.",
 	Fix:      "Write a semantic version with a leading v, such as v2.10.0.",
@@ -103,7 +94,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/ocp-platform-known",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   ours("Files"),
 	Why:      "The installer compares the platform with the platform of the cluster, case-sensitively. It never installs a provider with an unknown platform.",
 	Fix:      "Write the platform as the Infrastructure object of a cluster does, such as AWS, BareMetal or VSphere, or with the profile kubernetes any name, such as Docker; leave it out if the provider is for every platform.",
@@ -118,7 +108,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/ocp-platform-required",
 	Severity: contract.Warning,
-	Only:     contract.FormBundle,
 	Source:   ours("Files"),
 	Why:      "An infrastructure provider without a platform is installed on every cluster, on every cloud.",
 	Fix:      "Name the platform that the provider is for.",
@@ -131,7 +120,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/provider-name-installable",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   ours("Files"),
 	Why:      "The installer names the phases of a provider after it: <name> and <name>-crds. Both must be DNS labels.",
 	Fix:      "Begin the name with a letter, and use at most 58 characters.",
@@ -144,7 +132,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/provider-name-label-length",
 	Severity: contract.Warning,
-	Only:     contract.FormBundle,
 	Source:   clusterctl("Labels"),
 	Why:      "The value of the label cluster.x-k8s.io/provider consists of the type and the name, and has at most 63 characters.",
 	Fix:      "Use a shorter name.",
@@ -157,7 +144,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/provider-name-core",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
 	Why:      "Only the core provider has the name cluster-api. clusterctl rejects another type with this name, and core with another name.",
 	Fix:      "Name the core provider cluster-api, and others cluster-api-provider-<name>.",
@@ -171,7 +157,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/provider-type-matches-content",
 	Severity: contract.Warning,
-	Only:     contract.FormBundle,
 	Source:   ours("Files"),
 	Why:      "Providers are installed in the order of their types, and a cluster requires core and infrastructure. A bundle with a wrong type is installed too early or too late.",
 	Fix:      "Correct providerType, or add the objects of a provider of the type.",
@@ -179,7 +164,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/image-name-present",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   ours("Images"),
 	Why:      "Without the placeholder imageName no container gets the image of the release.",
 	Fix:      "Name the placeholder in imageName, and use it as the image of the container that runs the provider.",
@@ -197,7 +181,6 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/image-name-reference",
 	Severity: contract.Error,
-	Only:     contract.FormBundle,
 	Source:   ours("Images"),
 	Why:      "The placeholder is used as an image, so it must be an image reference that includes the registry.",
 	Fix:      "Write a name such as registry.ci.openshift.org/openshift:aws-cluster-api-controllers.",
@@ -205,12 +188,11 @@ var metadataRules = []contract.Rule{{
 }, {
 	ID:       "metadata/image-name-manager",
 	Severity: contract.Warning,
-	Only:     contract.FormBundle,
 	Source:   ours("Images"),
 	Why:      "The image of the release belongs to the container manager. If manager runs another image, imageName is probably wrong.",
 	Fix:      "Use imageName as the image of the container manager.",
 	Check:    checkManagerImage,
-}}
+}})
 
 func checkImageNameOccurs(b *contract.Bundle) []contract.Finding {
 	runs := false
@@ -287,11 +269,10 @@ func checkImageName(b *contract.Bundle) []contract.Finding {
 		return nil // reported by another rule
 	}
 	_, err := name.ParseReference(written)
-	host, _, found := strings.Cut(written, "/")
 	switch {
 	case err != nil:
 		return metadataFinding("imageName", "invalid image reference %q", written)
-	case !found || !strings.ContainsAny(host, ".:") && host != "localhost":
+	case !contract.NamesRegistry(written):
 		return metadataFinding("imageName", "image reference %q has no registry", written)
 	}
 	return nil

@@ -12,10 +12,9 @@ import (
 )
 
 // metadataYAMLRules are the rules of the theme "metadata-yaml".
-var metadataYAMLRules = []contract.Rule{{
+var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	ID:       "metadata-yaml/present",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl reads the contract of a version from metadata.yaml, and installs nothing without it.",
 	Fix:      "Put metadata.yaml beside the components; \"capi-manifests generate --clusterctl-dir\" writes one.",
@@ -28,7 +27,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/readable",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl fails at a file that is not a YAML object.",
 	Fix:      "Correct the file at or before the line of the finding.",
@@ -42,7 +40,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/api-version",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl rejects metadata of another version.",
 	Fix:      "Set apiVersion to " + capicontract.MetadataVersion + ".",
@@ -55,7 +52,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/kind",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl rejects metadata of another kind.",
 	Fix:      "Set kind to Metadata.",
@@ -68,7 +64,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/kind-present",
 	Severity: contract.Warning,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Validation Rules"),
 	Why:      "The kind must be Metadata. clusterctl still accepts old files without a kind.",
 	Fix:      "Set kind to Metadata.",
@@ -81,7 +76,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/release-series",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl finds the contract of a version by its series, major.minor, and uses the first of two equal series. It rejects a file without a series or with an invalid number.",
 	Fix:      "List each series once, as \"- {major: 1, minor: 2, contract: v1beta2}\".",
@@ -91,7 +85,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/series-for-version",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl does not install a version without a series, because its contract is unknown.",
 	Fix:      "Add the series of the version to releaseSeries; it is often forgotten for a new minor version.",
@@ -106,7 +99,6 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/contract-compatible",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl only installs providers of a contract that the core provider is compatible with: " + strings.Join(contracts, ", and temporarily ") + ".",
 	Fix:      "Set the contract of the release. clusterctl does not install older contracts.",
@@ -120,12 +112,11 @@ var metadataYAMLRules = []contract.Rule{{
 }, {
 	ID:       "metadata-yaml/contract-matches-labels",
 	Severity: contract.Error,
-	Only:     contract.FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "The contract must match the labels of the CRDs. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards.",
 	Fix:      "Correct the contract of the series, or the labels of the CRDs.",
 	Check:    eachReleaseMetadata(checkLabelledContract),
-}}
+}})
 
 // everyContract is every contract that exists or existed.
 var everyContract = capicontract.Known()

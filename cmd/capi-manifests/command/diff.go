@@ -13,7 +13,9 @@ import (
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -132,15 +134,41 @@ func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {
 		return err
 	}
 	found := diffreport.New(before.Source, after.Source, before.Providers, after.Providers)
-	var out bytes.Buffer
-	if err := found.Write(&out, o.format, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {
-		return err
-	}
-	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
+	if err := writeDifferences(cmd, found, o.format, o.full, o.color); err != nil {
 		return err
 	}
 	if o.failOn.fails(found.Verdict) {
 		return &diffreport.DifferencesError{Verdict: found.Verdict}
 	}
 	return nil
+}
+
+// writeDifferences writes a report as a whole.
+func writeDifferences(cmd *cobra.Command, report diffreport.Report, format diffreport.Format, full bool, color term.ColorMode) error {
+	var out bytes.Buffer
+	if err := report.Write(&out, format, full, color.Enabled(cmd.OutOrStdout())); err != nil {
+		return err
+	}
+	_, err := out.WriteTo(cmd.OutOrStdout())
+	return err
+}
+
+// compareWith writes the differences between the bundle in src and a generated one.
+// Differences are an error.
+func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle) error {
+	bundle, err := source.OnlyBundle(cmd.Context(), cmd.ErrOrStderr(), src, "--compare")
+	if err != nil {
+		return err
+	}
+	before, errBefore := diffreport.Bundles(src, bundle)
+	after, errAfter := diffreport.Bundles(dir, generated)
+	if err := errors.Join(errBefore, errAfter); err != nil {
+		return err
+	}
+	report := diffreport.New(src, dir, before.Providers, after.Providers)
+	err = writeDifferences(cmd, report, diffreport.Text, true, "")
+	if err == nil && report.Verdict.Level != diff.None {
+		err = &diffreport.DifferencesError{Verdict: report.Verdict}
+	}
+	return err
 }

@@ -3,7 +3,6 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -91,10 +90,5 @@ func (o *historyOptions) run(cmd *cobra.Command) error {
 	if o.format != cli.Table || o.diff == "" {
 		return o.format.Write(cmd.OutOrStdout(), versions, versions.Table)
 	}
-	var out bytes.Buffer
-	if err := versions.Versions[0].Differences.Write(&out, diffreport.Text, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {
-		return err
-	}
-	_, err = cmd.OutOrStdout().Write(out.Bytes())
-	return err
+	return writeDifferences(cmd, *versions.Versions[0].Differences, diffreport.Text, o.full, o.color)
 }

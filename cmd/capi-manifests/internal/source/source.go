@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -115,23 +116,16 @@ func KindOf(source string) (Kind, error) {
 		return Directory, nil
 	case filepath.IsAbs(source), strings.HasPrefix(source, "."), hasFileExtension(source), !errors.Is(err, fs.ErrNotExist):
 		return 0, err
-	case !namesRegistry(source):
+	case !contract.NamesRegistry(source):
 		return 0, fmt.Errorf("%s not found: neither a path (%w) nor an image: an image begins with a registry, as in quay.io/%[1]s", source, fs.ErrNotExist)
 	}
 	return Image, nil
 }
 
-// namesRegistry reports whether a reference begins with a registry: a host with a dot or a port, or localhost. Container
-// engines look up all others at Docker Hub; here they are mistyped paths.
-func namesRegistry(reference string) bool {
-	host, _, found := strings.Cut(reference, "/")
-	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
-}
-
 // ParseImage returns the reference of an image. Its registry must be named, so that a mistyped path is never looked up in one.
 func ParseImage(image string) (name.Reference, error) {
 	ref, err := name.ParseReference(image)
-	if err == nil && !namesRegistry(image) {
+	if err == nil && !contract.NamesRegistry(image) {
 		err = fmt.Errorf("the registry is missing, as in quay.io/%s", image)
 	}
 	return ref, err
