@@ -58,6 +58,15 @@ func newExtract() *cobra.Command {
 	return cmd
 }
 
+// byName returns files by their names without the directories.
+func byName(files extractor.Files) map[string][]byte {
+	named := map[string][]byte{}
+	for file, content := range files {
+		named[path.Base(file)] = content
+	}
+	return named
+}
+
 // extract writes bundles to a directory, and the names of the files to stdout.
 func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
 	dirs := map[string]map[string][]byte{}
@@ -75,10 +84,7 @@ func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
 		if len(bundles) > 1 {
 			own = filepath.Join(dir, filepath.Base(bundle.Profile))
 		}
-		dirs[own] = map[string][]byte{}
-		for name, content := range files {
-			dirs[own][path.Base(name)] = content
-		}
+		dirs[own] = byName(files)
 		for _, name := range []string{"metadata.json", "manifests.yaml"} {
 			fmt.Fprintln(&written, filepath.Join(own, name))
 		}

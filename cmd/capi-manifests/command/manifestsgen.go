@@ -133,10 +133,7 @@ func (f *manifestsGenFlags) files(generated extractor.Bundle) (map[string][]byte
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{}
-	for file, data := range content {
-		files[path.Base(file)] = data
-	}
+	files := byName(content)
 	if f.summary {
 		if files[bundle.ManifestsSummaryFile], err = bundle.ManifestsSummary(generated); err != nil {
 			return nil, err

@@ -5,7 +5,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"path"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
@@ -58,19 +57,16 @@ func (f *transportFlags) check(imageName string) error {
 
 // files returns the output files of a bundle by name.
 func (f *transportFlags) files(bundle extractor.Bundle) (map[string][]byte, error) {
-	files := map[string][]byte{}
 	if f.by == byImage {
 		content, err := bundle.Files()
-		for file, data := range content {
-			files[path.Base(file)] = data
-		}
-		return files, err
+		return byName(content), err
 	}
 	bundle.Metadata.ImageName = "" // already the image of the release, not a placeholder
 	configMaps, err := configmap.ConfigMaps(bundle, f.release)
 	if err != nil {
 		return nil, err
 	}
+	files := map[string][]byte{}
 	for _, configMap := range configMaps {
 		for _, profile := range []string{"self-managed-high-availability", "single-node-developer"} {
 			configMap.Annotations["include.release.openshift.io/"+profile] = "true"

@@ -30,13 +30,16 @@ func New(a, b string, before, after []diff.Provider) Report {
 	return Report{schema.Diff, a, b, diff.Compare(before, after)}
 }
 
-// Provider converts a component for New.
-func Provider(o operand.Operand) diff.Provider {
-	return diff.Provider{Name: o.Name, Type: string(o.Type), Version: o.Version, Image: o.Origin.Image, Objects: o.Objects}
+// Providers converts components for New.
+func Providers(components []operand.Operand) (providers []diff.Provider) {
+	for _, o := range components {
+		providers = append(providers, diff.Provider{Name: o.Name, Type: string(o.Type), Version: o.Version, Image: o.Origin.Image, Objects: o.Objects})
+	}
+	return providers
 }
 
-// BundleProvider converts a bundle for New, without rendering it.
-func BundleProvider(b extractor.Bundle) (diff.Provider, error) {
+// providerOf converts a bundle for New, without rendering it.
+func providerOf(b extractor.Bundle) (diff.Provider, error) {
 	objects, err := bundle.Objects(b)
 	return diff.Provider{
 		Name: b.Metadata.ProviderName, Type: string(b.Metadata.ProviderType), Version: b.Metadata.ProviderVersion,

@@ -39,7 +39,7 @@ func Read(ctx context.Context, stderr io.Writer, src string) (Side, error) {
 func Bundles(src string, bundles ...extractor.Bundle) (Side, error) {
 	opened := Side{Source: src}
 	for _, from := range bundles {
-		provider, err := BundleProvider(from)
+		provider, err := providerOf(from)
 		if err != nil {
 			return Side{}, fmt.Errorf("reading %s: %w", src, err)
 		}
@@ -58,11 +58,7 @@ func Release(ctx context.Context, stdin io.Reader, stderr io.Writer, from releas
 	if err != nil {
 		return Side{}, fmt.Errorf("reading %s: %w", from.File, err)
 	}
-	opened := Side{Source: from.File}
-	for _, p := range operands {
-		opened.Providers = append(opened.Providers, Provider(p))
-	}
-	return opened, nil
+	return Side{Source: from.File, Providers: Providers(operands)}, nil
 }
 
 // render renders the components of the platform, with the settings. Without a platform, it renders

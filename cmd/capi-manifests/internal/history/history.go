@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
@@ -76,7 +75,7 @@ func New(report rollout.Report, stored []installed.Stored, recorded []record.Ent
 		}
 		if i > 0 {
 			before := stored[i-1]
-			differences := diffreport.New(before.Name, version.Name, providersIn(before), providersIn(version))
+			differences := diffreport.New(before.Name, version.Name, diffreport.Providers(before.Set.Operands), diffreport.Providers(version.Set.Operands))
 			versions[at].Differences = &differences
 		}
 	}
@@ -91,15 +90,6 @@ func componentNames(components []v1alpha1.Component) []string {
 		names = append(names, strings.TrimSpace(component.Name+" "+component.Version))
 	}
 	return names
-}
-
-// providersIn converts the components of a version for diff.Compare.
-func providersIn(version installed.Stored) []diff.Provider {
-	var providers []diff.Provider
-	for _, component := range version.Set.Operands {
-		providers = append(providers, diffreport.Provider(component))
-	}
-	return providers
 }
 
 // shownChanges is the number of changed components in the table.

@@ -162,8 +162,10 @@ func (w tree) stateText(phase v1alpha1.Phase, words bool) string {
 
 // removing reports whether the objects of the version are being deleted: its pending phases then wait for their removal.
 func (v Version) removing() bool {
-	return slices.ContainsFunc(v.Phases, func(phase v1alpha1.Phase) bool { return phase.State == v1alpha1.PhaseRemoving })
+	return slices.ContainsFunc(v.Phases, isRemoved)
 }
+
+func isRemoved(phase v1alpha1.Phase) bool { return phase.State == v1alpha1.PhaseRemoving }
 
 // bar formats the progress bar of a phase with a number of characters.
 func bar(phase v1alpha1.Phase, width int) string {

@@ -241,13 +241,12 @@ func versionsOf(status v1alpha1.ClusterAPIStatus, entries []history.Entry) []Ver
 }
 
 func roleOf(version v1alpha1.Version, status v1alpha1.ClusterAPIStatus) Role {
-	removing := func(phase v1alpha1.Phase) bool { return phase.State == v1alpha1.PhaseRemoving }
 	switch {
 	case version.Name == status.CurrentVersion:
 		return Installed
 	case version.Name == status.DesiredVersion:
 		return Desired
-	case slices.ContainsFunc(version.Phases, removing):
+	case slices.ContainsFunc(version.Phases, isRemoved):
 		return Removing
 	default:
 		return Replaced

@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Query selects objects. An empty namespace selects objects of every namespace.
@@ -28,9 +29,8 @@ type Query struct {
 }
 
 // matches reports whether an object is selected.
-func (q Query) matches(object *unstructured.Unstructured) bool {
-	return object.GetName() == q.Name && (q.Namespace == "" || object.GetNamespace() == q.Namespace) &&
-		slices.Contains(q.Kinds, object.GroupVersionKind().GroupKind())
+func (q Query) matches(o *unstructured.Unstructured) bool {
+	return o.GetName() == q.Name && (q.Namespace == "" || o.GetNamespace() == q.Namespace) && slices.Contains(q.Kinds, object.GroupKind(o))
 }
 
 // Origin is the place of an object in a version.
@@ -53,21 +53,25 @@ func Origins(query Query, stored []installed.Stored, report rollout.Report) []Or
 	origins := []Origin{}
 	for _, version := range slices.Backward(stored) {
 		components := version.Set.Components()
+		var known rollout.Version // of the status
+		if at := slices.IndexFunc(report.Versions, func(v rollout.Version) bool { return v.Name == version.Name }); at >= 0 {
+			known = report.Versions[at]
+		}
 		for i, part := range version.Set.Operands {
-			component := withProfile(components[i], version.Name, report)
-			origins = append(origins, inComponent(query, part, Origin{Version: version.Name, Role: roleOf(version.Name, report), Component: component})...)
+			component := withProfile(components[i], known.Components)
+			origins = append(origins, inComponent(query, part, Origin{Version: version.Name, Role: known.Role, Component: component})...)
 		}
 	}
 	return origins
 }
 
 func inComponent(query Query, part operand.Operand, at Origin) (origins []Origin) {
-	for i, object := range part.Objects {
-		if !query.matches(object) {
+	for i, o := range part.Objects {
+		if !query.matches(o) {
 			continue
 		}
 		found := at
-		found.Object, found.Number, found.Objects = name(object), i+1, len(part.Objects)
+		found.Object, found.Number, found.Objects = object.Describe(o), i+1, len(part.Objects)
 		if found.Component.Image != "" {
 			found.File = extractor.ManifestsPath(found.Component.Profile)
 		}
@@ -76,32 +80,14 @@ func inComponent(query Query, part operand.Operand, at Origin) (origins []Origin
 	return origins
 }
 
-func name(object *unstructured.Unstructured) string {
-	if object.GetNamespace() == "" {
-		return object.GetKind() + " " + object.GetName()
-	}
-	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
-}
-
 // withProfile adds the profile from the status, because the stored objects lack it.
-func withProfile(component v1alpha1.Component, version string, report rollout.Report) v1alpha1.Component {
-	for _, known := range report.Versions {
-		for _, candidate := range known.Components {
-			if known.Name == version && candidate.Name == component.Name && candidate.ContentID == component.ContentID {
-				return candidate
-			}
+func withProfile(component v1alpha1.Component, known []v1alpha1.Component) v1alpha1.Component {
+	for _, candidate := range known {
+		if candidate.Name == component.Name && candidate.ContentID == component.ContentID {
+			return candidate
 		}
 	}
 	return component
-}
-
-func roleOf(version string, report rollout.Report) rollout.Role {
-	for _, known := range report.Versions {
-		if known.Name == version {
-			return known.Role
-		}
-	}
-	return ""
 }
 
 // Text writes the origins, each as a paragraph.
