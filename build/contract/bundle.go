@@ -58,9 +58,17 @@ const maxUnreadable = 20
 func Read(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
 	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Profile: bundle.Profile, Required: required, Size: len(bundle.Manifests), Text: bundle.Manifests}
+	if b.readAll(ManifestsFile, text, b.read) {
+		b.evaluate()
+	}
+	return b
+}
+
+// readAll reads the documents of a file. It is false if the text is invalid as a whole.
+func (b *Bundle) readAll(file string, text []byte, read func(yamldoc.Document) error) bool {
 	if err := yamldoc.CheckUTF8(text); err != nil {
-		b.Unreadable = []Finding{{File: ManifestsFile, Line: 1, Message: err.Error()}}
-		return b
+		b.Unreadable = []Finding{{File: file, Line: 1, Message: err.Error()}}
+		return false
 	}
 	for _, document := range yamldoc.Split(text) {
 		if len(b.Unreadable) == maxUnreadable {
@@ -68,14 +76,11 @@ func Read(bundle extractor.Bundle) *Bundle {
 		}
 		if document.IsEmpty() {
 			b.Empty = append(b.Empty, document)
-			continue
-		}
-		if err := b.read(document); err != nil {
-			b.Unreadable = append(b.Unreadable, Finding{File: ManifestsFile, Line: document.Line, Message: err.Error()})
+		} else if err := read(document); err != nil {
+			b.Unreadable = append(b.Unreadable, Finding{File: file, Line: document.Line, Message: err.Error()})
 		}
 	}
-	b.evaluate()
-	return b
+	return true
 }
 
 // IsProvider reports whether the bundle installs a provider. A profile without a type is part of another operator, such as

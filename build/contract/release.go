@@ -13,7 +13,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Release is a release of a provider in a repository that clusterctl reads, with the files of its provider contract:
@@ -209,18 +208,7 @@ func TypeOfLabel(label string) extractor.ProviderType {
 // ReadFile reads a file of a release without variables.
 func ReadFile(name string, text []byte) *Bundle {
 	b := &Bundle{File: name, Text: text}
-	if err := yamldoc.CheckUTF8(text); err != nil {
-		b.Unreadable = []Finding{{File: name, Line: 1, Message: err.Error()}}
-		return b
-	}
-	for _, document := range yamldoc.Split(text) {
-		if document.IsEmpty() {
-			continue // no finding
-		}
-		if err := b.read(document); err != nil && len(b.Unreadable) < maxUnreadable {
-			b.Unreadable = append(b.Unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
-		}
-	}
+	b.readAll(name, text, b.read)
 	return b
 }
 

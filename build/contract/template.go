@@ -81,18 +81,10 @@ func isTemplate(name string) bool {
 // ReadTemplate reads a template.
 func ReadTemplate(name string, text []byte) *Template {
 	t := &Template{Bundle: &Bundle{File: name, Text: text}}
-	if err := yamldoc.CheckUTF8(text); err != nil {
-		t.Unreadable = []Finding{{File: name, Line: 1, Message: err.Error()}}
-		return t
+	if yamldoc.CheckUTF8(text) == nil {
+		text = t.substitute(string(text))
 	}
-	for _, document := range yamldoc.Split(t.substitute(string(text))) {
-		if document.IsEmpty() || len(t.Unreadable) == maxUnreadable {
-			continue
-		}
-		if err := t.readDocument(document); err != nil {
-			t.Unreadable = append(t.Unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
-		}
-	}
+	t.readAll(name, text, t.readDocument)
 	return t
 }
 
