@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -62,25 +61,5 @@ func TestExtract_ReadsAnArchive(t *testing.T) {
 	}
 	if !strings.Contains(stderr, "has no field for the install order 7 of core") || strings.Count(stdout, "\n") != 4 {
 		t.Errorf("got %s and %s", stdout, stderr)
-	}
-}
-
-func TestInspect_UsesMirrorsOfContainerTools(t *testing.T) {
-	reg := registry.New(t, registry.Options{})
-	reference := reg.MustPush(t, "mirrored/core", registry.MustImage(t, shipped(t)))
-	conf := filepath.Join(t.TempDir(), "registries.conf")
-	text := "[[registry]]\nlocation = \"registry.example.com/release\"\nblocked = true\n[[registry.mirror]]\nlocation = \"" + reg.Host() + "/mirrored\"\n"
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("CONTAINERS_REGISTRIES_CONF", conf)
-	payload := strings.Replace(reference, reg.Host()+"/mirrored", "registry.example.com/release", 1)
-	var stderr strings.Builder
-	bundles, source, err := source.Bundles(t.Context(), &stderr, payload)
-	if err != nil || len(bundles) != 2 || source != payload || bundles[0].Origin.Image != payload {
-		t.Errorf("got %d bundles of %s, %v", len(bundles), source, err)
-	}
-	if !strings.HasPrefix(stderr.String(), "[1/1] read "+payload) {
-		t.Errorf("got %s", &stderr)
 	}
 }
