@@ -17,8 +17,12 @@ import (
 
 func index(ts *testscript.TestScript, args []string) {
 	layer := layerOf(ts, args[2])
-	children, err := forPlatforms(layer)
-	ts.Check(err)
+	var children []registry.Child
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		child, err := registry.Format{Platform: platform}.Image(layer)
+		ts.Check(err)
+		children = append(children, registry.Child{Platform: platform, Image: child})
+	}
 	base, err := registry.Format{}.Index(children...)
 	ts.Check(err)
 	attested, err := attest(base, children[0].Image)
@@ -26,18 +30,6 @@ func index(ts *testscript.TestScript, args []string) {
 	reference, err := ts.Value(registryKey{}).(*registry.Registry).PushTag(args[0], args[1], attested)
 	ts.Check(err)
 	ts.Setenv(args[0], reference)
-}
-
-// forPlatforms returns an image with a layer for each of two platforms.
-func forPlatforms(layer registry.Layer) (children []registry.Child, err error) {
-	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
-		child, err := registry.Format{Platform: platform}.Image(layer)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, registry.Child{Platform: platform, Image: child})
-	}
-	return children, nil
 }
 
 // attest adds an attestation about image to an index, as BuildKit does.

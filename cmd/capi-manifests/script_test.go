@@ -24,7 +24,6 @@ import (
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -264,36 +263,6 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	code := command.Run(ctx, "", []string{"plan", "--images-json", file, "--platform", "AWS", "--release-version", "1.0.0"}, strings.NewReader(""), &stdout, &stderr)
 	if code != cli.ExitIO || !strings.Contains(stderr.String(), context.Canceled.Error()) {
 		t.Errorf("exit code %d, stderr: %s", code, &stderr)
-	}
-}
-
-func TestPack_SelectsThePlatformOfTheBase(t *testing.T) {
-	reg := registry.New(t, registry.Options{})
-	children, err := forPlatforms(registry.Layer{Txtar: "-- bin/manager --\nmanager\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := registry.Format{}.Index(children...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, dir := reg.MustPush(t, "base", index), t.TempDir()
-	bundle := filepath.Join(dir, "bundle")
-	runGood(t, "generate", "testdata/providers/aws", "--provider-name=aws", "--provider-type=infrastructure", "--provider-version=v1.0.0", "--image-name=example.com/aws", "--output-dir="+bundle)
-	for _, architecture := range []string{"amd64", "arm64"} {
-		out := filepath.Join(dir, architecture)
-		runGood(t, "pack", bundle, "--base", base, "--base-platform=linux/"+architecture, "--output-layout", out)
-		packed, err := source.ImageAt(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := packed.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if config.Architecture != architecture || len(config.RootFS.DiffIDs) != 2 {
-			t.Errorf("got an image for %s with %d layers, want %s with 2", config.Architecture, len(config.RootFS.DiffIDs), architecture)
-		}
 	}
 }
 
