@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	boxcuttertypes "pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,11 +55,17 @@ func writesCRD(request *http.Request, prefix string) bool {
 
 // Guarantee: a transient error is never reported as a terminal one. A retained CRD is
 // adopted again although the API server fails for another CRD of the phase.
+//
+// Guarantee: the state of an adopted CRD does not depend on its history. The annotation that allowed the adoption is removed.
 func TestAdoption_AfterTransientError(t *testing.T) {
 	h := newInstallation(t, core(), aws(crd("machines", "Machine"), crd("others", "Other")))
 	h.machine()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.disappears("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
+	annotation := func() string { return h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation] }
+	if annotation() == "" {
+		t.Fatal("the CRD is not retained")
+	}
 	var failures atomic.Int64
 	fail := func(request *http.Request) *http.Response {
 		if !writesCRD(request, "others.") || failures.Add(1) > 4 {
@@ -75,6 +80,12 @@ func TestAdoption_AfterTransientError(t *testing.T) {
 		t.Fatal("no request failed")
 	}
 	h.loggedNone(0, "InstallerDegraded is True")
+	h.eventually("the annotation is removed", func() error {
+		if value := annotation(); value != "" {
+			return fmt.Errorf("it is %q", value)
+		}
+		return nil
+	})
 }
 
 // Conflicts are no failure: the cache may follow a little later. They are not reported.
@@ -92,8 +103,7 @@ func TestDrift_ConflictsAreRetried(t *testing.T) {
 		return failure(request, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "capi", context.DeadlineExceeded))
 	}
 	h.onRequest.Store(&conflict)
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 5}}`))
-	h.must(h.Patch(t.Context(), h.object("apps/v1/Deployment", namespace, "capi"), patch))
+	h.patch("apps/v1/Deployment", namespace, "capi", "test", `{"spec": {"replicas": 5}}`)
 	h.eventually("the change is reverted", func() error {
 		if replicas, _, _ := unstructured.NestedInt64(h.object("apps/v1/Deployment", namespace, "capi").Object, "spec", "replicas"); replicas == 5 {
 			return context.DeadlineExceeded
@@ -142,26 +152,6 @@ func (h *harness) deleteCRD(name string) error {
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "OtherList"})
 		if err := h.List(context.Background(), list); !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("listing its instances: %w", err)
-		}
-		return nil
-	})
-}
-
-// The state of an adopted CRD does not depend on its history: the annotation that
-// allowed the adoption is removed.
-func TestAdoption_RemovesTheAnnotation(t *testing.T) {
-	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
-	h.machine()
-	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.disappears("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
-	if h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation] == "" {
-		t.Fatal("the CRD is not retained")
-	}
-	h.reapply()
-	h.settled("4.22.0-1")
-	h.eventually("the annotation is removed", func() error {
-		if value := h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation]; value != "" {
-			return context.DeadlineExceeded
 		}
 		return nil
 	})
