@@ -98,9 +98,8 @@ func TestHold_UntilThePodsAreReady(t *testing.T) {
 		crdKind: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, webhookKind: `{"webhooks":[]}`,
 	} {
 		name := map[string]string{crdKind: machines, webhookKind: "capa-webhooks"}[what]
-		changed := h.object(what, "", name)
-		before := changed.DeepCopy()
-		h.must(h.Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, []byte(patch))))
+		before := h.object(what, "", name)
+		h.patch(what, "", name, "test", patch)
 		h.eventually(what+" is reverted", func() error {
 			if now := h.object(what, "", name); !object.Equal(now.Object["spec"], before.Object["spec"]) || !object.Equal(now.Object["webhooks"], before.Object["webhooks"]) {
 				return fmt.Errorf("it is %v, want %v", now.Object, before.Object)

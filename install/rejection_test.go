@@ -57,31 +57,38 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: x}}}
 `, arrange: func(h *harness) func() { return h.without("poddisruptionbudgets") },
 		names: []string{"is forbidden", "poddisruptionbudgets"}, reason: "ObjectsForbidden", missing: true},
 	{name: "a quota that is used up", refused: configMap("counted", ""), arrange: func(h *harness) func() {
-		remove := h.add(`apiVersion: v1
-kind: ResourceQuota
-metadata: {name: test, namespace: openshift-cluster-api}
-spec: {hard: {count/configmaps: "1"}}
-`)
-		counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller; this cluster lacks it
-		counted.Object["status"] = map[string]any{"hard": map[string]any{"count/configmaps": "1"}, "used": map[string]any{"count/configmaps": "1"}}
-		h.must(h.Status().Update(h.Context(), counted))
-		return remove
+		return h.exhaust("count/configmaps", "1")
 	}, denied: "probe", names: []string{"ResourceQuota openshift-cluster-api/test", "the release needs 2 more of count/configmaps, and 0 are left"}, reason: "RiskNotAccepted", missing: true},
-	{name: "an admission policy that denies", refused: configMap("denied", "by policy"), arrange: func(h *harness) func() {
-		mendBinding := h.add(`apiVersion: admissionregistration.k8s.io/v1
+	{name: "an admission policy that denies", refused: configMap("denied", "by policy"), arrange: (*harness).deny,
+		denied: "denied", names: []string{"ConfigMap openshift-cluster-api/denied", "test.example.com", "no object of this name"}},
+}
+
+// deny creates an admission policy that rejects the objects denied and capa.
+func (h *harness) deny() (undo func()) {
+	h.Helper()
+	undoBinding := h.add(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: test.example.com}
 spec: {policyName: test.example.com, validationActions: [Deny]}
 `)
-		mendPolicy := h.add(`apiVersion: admissionregistration.k8s.io/v1
+	undoPolicy := h.add(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: test.example.com}
 spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
-  validations: [{expression: "object.metadata.name != 'denied'", message: "no ConfigMap of this name"}]
+  matchConstraints: {resourceRules: [{apiGroups: ["", apps], apiVersions: [v1], operations: [CREATE], resources: [configmaps, deployments]}]}
+  validations: [{expression: "!(object.metadata.name in ['denied', 'capa'])", message: "no object of this name"}]
 `)
-		return func() { mendBinding(); mendPolicy() }
-	}, denied: "denied", names: []string{"ConfigMap openshift-cluster-api/denied", "test.example.com", "no ConfigMap of this name"}},
+	return func() { undoBinding(); undoPolicy() }
+}
+
+// exhaust creates a quota for a resource that is used up.
+func (h *harness) exhaust(resource, count string) (undo func()) {
+	h.Helper()
+	undo = h.add(fmt.Sprintf("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: test, namespace: %s}\nspec: {hard: {%s: %q}}\n", namespace, resource, count))
+	counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
+	counted.Object["status"] = map[string]any{"hard": map[string]any{resource: count}, "used": map[string]any{resource: count}}
+	h.must(h.Status().Update(h.Context(), counted))
+	return undo
 }
 
 func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
@@ -192,18 +199,7 @@ func (h *harness) without(resource string) (grant func()) {
 // During an outage whose repair is rejected, Available is not True: the rejected phase has no results, and its objects decide.
 func TestAvailable_PhaseRejectedDuringAnOutage(t *testing.T) {
 	h := newInstallation(t, core(), aws())
-	binding := h.add(`apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: test.example.com}
-spec: {policyName: test.example.com, validationActions: [Deny]}
-`)
-	h.add(`apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: test.example.com}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}, {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}
-  validations: [{expression: "!(object.metadata.name in ['denied', 'capa'])", message: "denied"}]
-`)
+	undo := h.deny()
 	h.awaitDenied("denied")
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
 	h.eventually("Available is not True", func() error {
@@ -212,6 +208,6 @@ spec:
 		}
 		return nil
 	})
-	binding()
+	undo()
 	h.settled("4.22.0-1")
 }

@@ -14,9 +14,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // wayBackTime is the time in which the previous release is installed again.
@@ -103,13 +104,8 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 // exhaustPods creates a quota that admits no further pod. An administrator accepts it: otherwise, the preflight stops the release.
 func (h *harness) exhaustPods() (undo func()) {
 	h.Helper()
-	undo = h.add("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: test, namespace: " + namespace + "}\nspec: {hard: {pods: \"2\"}}\n")
-	counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
-	counted.Object["status"] = map[string]any{"hard": map[string]any{"pods": "2"}, "used": map[string]any{"pods": "2"}}
-	h.must(h.Status().Update(h.Context(), counted))
-	accepted := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"acceptedRisks": [{"name": "ExceededQuota", "release": "4.22.0"}]}}`))
-	h.must(h.Patch(h.Context(), h.clusterAPI(), accepted))
-	return undo
+	h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.ExceededQuota, Release: "4.22.0"})
+	return h.exhaust("pods", "2")
 }
 
 // refusePods creates a webhook for pods that nothing answers, and waits until the API server calls it.
