@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/extractor"
 )
 
 // TestReadTemplate_Values: fields have the values that clusterctl gives them, or are unknown.
@@ -103,4 +105,48 @@ func FuzzReadTemplate(f *testing.F) {
 			line = found
 		}
 	})
+}
+
+// A rule with resourceNames allows neither list nor watch nor create, because they have no name. So it does not
+// grant a permission for all objects.
+func TestGrants_ResourceNames(t *testing.T) {
+	rule := grant{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"*"}}
+	named := rule
+	named.ResourceNames = []string{"only"}
+	if !(Grants{rule}).Allow("cluster.x-k8s.io", "clusters", "watch") {
+		t.Error("a rule for all objects does not allow watch")
+	}
+	if (Grants{named}).Allow("cluster.x-k8s.io", "clusters", "watch") {
+		t.Error("a rule for one object allows watch")
+	}
+}
+
+func TestWithDefaults(t *testing.T) {
+	text, required := withDefaults([]byte("a: ${A:=1} ${B=2}${C:-${D:=3}}\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${J:=${K}} ${L^^} ${M:=}.\n"))
+	if diff := cmp.Diff("a: 1 23\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${K} ${L^^} .\n", string(text)); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Variable{{"I", 2}, {"K", 3}, {"L", 3}}, required); diff != "" {
+		t.Errorf("variables without default (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadRelease_DetectsProvider(t *testing.T) {
+	const labelled = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: ipam-in-cluster}}\n"
+	for _, scenario := range []struct {
+		dir, file, text string
+		want            extractor.Metadata
+	}{
+		{"infrastructure-aws/v2.10.0", "infrastructure-components.yaml", "", extractor.Metadata{ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0"}},
+		{"cluster-api/v1.10.2", "core-components.yaml", "", extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2"}},
+		{"control-plane-rke2/v1.0.0", "install.yaml", "", extractor.Metadata{ProviderName: "cluster-api-provider-rke2", ProviderType: extractor.ControlPlane, ProviderVersion: "v1.0.0"}},
+		{"", "install.yaml", labelled, extractor.Metadata{ProviderName: "cluster-api-provider-in-cluster", ProviderType: extractor.IPAM}},
+		{"", "addon-components.yaml", "", extractor.Metadata{ProviderType: extractor.Addon}},
+		{"", "install.yaml", "", extractor.Metadata{}},
+	} {
+		read := readRelease(Release{Dir: scenario.dir, Files: map[string][]byte{scenario.file: []byte(scenario.text)}})
+		if diff := cmp.Diff(scenario.want, read[0].Metadata); diff != "" {
+			t.Errorf("%s/%s (-want +got):\n%s", scenario.dir, scenario.file, diff)
+		}
+	}
 }

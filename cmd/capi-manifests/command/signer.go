@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 )
 
 // passphraseVariable is cosign's environment variable for the passphrase of
@@ -51,4 +54,19 @@ func (s *signer) key() (*signature.Key, error) {
 		return nil, cli.WrongUsage(fmt.Errorf("reading %s: %w", s.keyFile, err))
 	}
 	return key, nil
+}
+
+// signatureFlags select the signature policy whose verdicts are shown.
+type signatureFlags struct{ policyFile string }
+
+const signaturePolicyFlag = "signature-policy"
+
+func (f *signatureFlags) register(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&f.policyFile, signaturePolicyFlag, policy.DefaultFile, "policy.json `file` "+usage+"; the default file may be missing")
+	_ = cmd.MarkFlagFilename(signaturePolicyFlag, "json")
+}
+
+// load reads the policy; nil if there is none.
+func (f *signatureFlags) load(cmd *cobra.Command) (*verdict.Policy, error) {
+	return verdict.Load(f.policyFile, !cmd.Flag(signaturePolicyFlag).Changed)
 }

@@ -303,3 +303,5 @@ func TestCluster_MissingPermissionIsNotAFinding(t *testing.T) {
 		t.Errorf("findings: %v", findings)
 	}
 }
+
+func TestMain(m *testing.M) { controlplane.Main(m) }

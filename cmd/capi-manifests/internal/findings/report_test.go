@@ -4,6 +4,9 @@ package findings
 
 import (
 	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -122,5 +126,48 @@ func TestAccept_BaselineCountsFindings(t *testing.T) {
 	v.Accept(&Waivers{Baseline: map[string]int{fingerprint(f): 2}})
 	if len(v.Bundles[0].Findings) != 1 || v.Accepted != 2 {
 		t.Errorf("got %d findings, %d accepted", len(v.Bundles[0].Findings), v.Accepted)
+	}
+}
+
+func TestCheckReleases_JSONValidatesAgainstTheSchema(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"ipam-x/v1.0.0/ipam-components.yaml": "", "cluster-api/v1.0.0/core-components.yaml": "kind: [\n"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := CheckReleases(dir, source.ClusterctlReleases(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schematest.Validate(schema.Validation, v.Write(JSON, false)); err != nil {
+		t.Error(err)
+	}
+	if len(v.Bundles) != 2 || v.Counts[contract.Error] == 0 || !v.Invalid {
+		t.Errorf("%d releases, %v, invalid: %t", len(v.Bundles), v.Counts, v.Invalid)
+	}
+}
+
+func TestText_RepeatedFindingsAreOneWithACount(t *testing.T) {
+	var all []contract.Finding
+	for i := range 5 {
+		all = append(all, contract.Finding{File: "m.yaml", Line: i + 1, Rule: "a/selector", Severity: contract.Warning, Object: fmt.Sprint("Webhook ", i), Message: "no selector"})
+	}
+	for i := range maxRepeated {
+		all = append(all, contract.Finding{File: "m.yaml", Rule: "a/other", Severity: contract.Error, Object: fmt.Sprint("Service ", i), Message: "no port"})
+	}
+	report := Report{Bundles: []Bundle{{Findings: all}}}
+	text := string(report.Write(Text, false))
+	if !strings.Contains(text, "m.yaml:1: warning: Webhook 0: no selector (and 4 more) [a/selector]\n") || strings.Count(text, "[a/selector]") != 1 {
+		t.Errorf("repeated findings are not merged:\n%s", text)
+	}
+	if strings.Count(text, "[a/other]") != maxRepeated {
+		t.Errorf("%d findings are merged:\n%s", maxRepeated, text)
+	}
+	if github := string(report.Write(GitHub, false)); strings.Count(github, "::warning ") != 1 || !strings.Contains(github, "no selector (and 4 more)") {
+		t.Errorf("annotations are not merged:\n%s", github)
 	}
 }
