@@ -50,18 +50,9 @@ func Of(t *extension.Transcript, source string, least contract.Severity, toolVer
 	}
 	r.Counts = r.findings().Counts
 	for i := range r.Results {
-		r.Results[i].Findings = atLeast(r.Results[i].Findings, least)
+		r.Results[i].Findings = findings.AtLeast(r.Results[i].Findings, least)
 	}
 	return r
-}
-
-func atLeast(all []contract.Finding, least contract.Severity) (kept []contract.Finding) {
-	for _, f := range all {
-		if f.Severity.AtLeast(least) {
-			kept = append(kept, f)
-		}
-	}
-	return kept
 }
 
 // findings converts the report for package findings.
@@ -99,7 +90,7 @@ func (r Report) Checked() int { return len(extension.ContractRules()) - len(r.un
 const HTML findings.Format = "html"
 
 // Formats are the formats of Write.
-var Formats = append(append([]string{}, findings.Formats...), string(HTML))
+var Formats = slices.Concat(findings.Formats, []string{string(HTML)})
 
 // Write writes the report in a format; color applies to text only.
 func (r Report) Write(format findings.Format, color bool) ([]byte, error) {

@@ -115,8 +115,13 @@ func (v *Report) Found() bool { return len(v.all()) > 0 }
 // DropBelow removes findings below a severity. Counts does not change.
 func (v *Report) DropBelow(least contract.Severity) {
 	for i := range v.Bundles {
-		v.Bundles[i].Findings = slices.DeleteFunc(v.Bundles[i].Findings, func(f contract.Finding) bool { return !f.Severity.AtLeast(least) })
+		v.Bundles[i].Findings = AtLeast(v.Bundles[i].Findings, least)
 	}
+}
+
+// AtLeast returns the findings of a severity or a higher one. It changes the list.
+func AtLeast(all []contract.Finding, least contract.Severity) []contract.Finding {
+	return slices.DeleteFunc(all, func(f contract.Finding) bool { return !f.Severity.AtLeast(least) })
 }
 
 // Format is the format of findings. The zero value is text.
