@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pagetest checks the HTML pages of capi-manifests, for tests.
+// Package pagetest checks the HTML pages and other outputs of capi-manifests, for tests.
 package pagetest
 
 import (
@@ -48,6 +48,14 @@ func Check(t *testing.T, text string) (links int) {
 		}
 	}
 	return len(targets)
+}
+
+// CheckPrintable fails for control characters, other than line breaks, and for those that change the direction of text.
+func CheckPrintable(t *testing.T, text string) {
+	t.Helper()
+	if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || 0x7f <= r && r < 0xa0 || r == '\u202e') }); at >= 0 {
+		t.Errorf("control character at %q", text[at:min(len(text), at+20)])
+	}
 }
 
 // references adds the ID of a tag to ids and returns the IDs that the tag refers to.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
-	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // pod returns a pod of the installer with the state of its container.
@@ -142,9 +141,7 @@ func TestState_RequestedRelease(t *testing.T) {
 		"other images":       {&v1alpha1.ObservedRelease{Version: "4.22.0", ImagesDigest: "sha256:b"}, &observed, RollingOut},
 		"no record":          {&observed, nil, RollingOut},
 	} {
-		cluster := installedCluster()
-		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: reason.AsExpected}, nil, 1, now),
-			status.Conditions(status.Installer, status.Outcome{Reason: reason.AsExpected}, nil, 1, now)...)
+		cluster := reportedCluster(reason.AsExpected)
 		cluster.Status.ObservedRelease = test.observed
 		snapshot := Snapshot{ClusterAPI: cluster}
 		if test.requested != nil {
@@ -177,9 +174,7 @@ func TestState_InputsOfTheStatus(t *testing.T) {
 		"another leader":            {"b", with(secret), with(secret), "", "", RollingOut, "Process a of the installer has not reported yet"},
 		"a platform for next start": {"a", nil, nil, "None", "AWS", Blocked, "started for platform None"},
 	} {
-		cluster := installedCluster()
-		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: reason.AsExpected}, nil, 1, now),
-			status.Conditions(status.Installer, status.Outcome{Reason: reason.AsExpected}, nil, 1, now)...)
+		cluster := reportedCluster(reason.AsExpected)
 		cluster.Status.ObservedBy, cluster.Status.ObservedInputs = test.by, test.observed
 		cluster.Status.ObservedRelease = &v1alpha1.ObservedRelease{Platform: test.started}
 		from := Snapshot{ClusterAPI: cluster, Inputs: test.present, Requested: &RequestedRelease{ConfigMap: "ns/images"}}
