@@ -26,7 +26,7 @@ type Bundle struct {
 	// Objects are the objects of all valid documents, in the order of the file.
 	Objects []*Object
 	// Required are the variables without default, at their positions.
-	Required []Variable
+	Required []variable.Use
 
 	// Size of the manifests in bytes, and the number of their lines.
 	Size int
@@ -44,19 +44,12 @@ type Bundle struct {
 	Grants      Grants
 }
 
-// Variable is a variable in the manifests.
-type Variable struct {
-	Name string
-	// Line of the manifests file, from 1.
-	Line int
-}
-
 // maxUnreadable is the maximum number of findings about invalid documents. Later documents are not read.
 const maxUnreadable = 20
 
 // Read reads the valid documents.
 func Read(bundle extractor.Bundle) *Bundle {
-	text, required := withDefaults(bundle.Manifests)
+	text, required := variable.ApplyDefaults(bundle.Manifests)
 	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Profile: bundle.Profile, Required: required, Size: len(bundle.Manifests), Text: bundle.Manifests}
 	if b.readAll(ManifestsFile, text, b.read) {
 		b.evaluate()
@@ -215,17 +208,6 @@ func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 
 // HasVariable reports whether a text may depend on a variable, whose value is unknown.
 func HasVariable(text string) bool { return variable.Contains([]byte(text)) }
-
-// withDefaults replaces variables in a text by their defaults, including variables within defaults, and returns the
-// variables without default. It neither adds nor removes lines.
-func withDefaults(text []byte) ([]byte, []Variable) {
-	text, uses := variable.ApplyDefaults(text)
-	var required []Variable
-	for _, use := range uses {
-		required = append(required, Variable{use.Name, use.Line})
-	}
-	return text, required
-}
 
 // ObjectAt returns the object on a line; nil before the first object.
 func (b *Bundle) ObjectAt(line int) *Object {

@@ -15,6 +15,7 @@ import (
 	"github.com/fluxcd/pkg/envsubst/parse"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -26,7 +27,7 @@ type Template struct {
 	// Invalid are the findings about variable expressions that clusterctl cannot parse.
 	Invalid []Finding
 	// Uses is the first variable of each line with variables.
-	Uses []Variable
+	Uses []variable.Use
 
 	// lines are the lines of the file, from 1, of each line of the text with values.
 	lines []int
@@ -124,7 +125,7 @@ func (t *Template) substitute(text string) []byte {
 		case err != nil:
 			t.Invalid = append(t.Invalid, Finding{File: t.File, Line: at, Message: "invalid variable expression: " + err.Error()})
 		case len(value.variables) > 0:
-			t.Uses = append(t.Uses, Variable{value.variables[0], at})
+			t.Uses = append(t.Uses, variable.Use{Name: value.variables[0], Line: at})
 		}
 		k := 0
 		for line := range strings.Lines(value.text) {

@@ -85,7 +85,7 @@ c: ${URL:=${HOST:-localhost}:80} ${EMPTY:=} ${ROLE/#arn/role-arn}
 
 func TestApplyDefaults(t *testing.T) {
 	t.Parallel()
-	text, required := variable.ApplyDefaults([]byte("${A:=a}\n$${B:=b} ${C}\n${D:=${E:=e}${F^^}} ${G-g}\n"))
+	text, required := variable.ApplyDefaults([]byte("${A:=a}\n$${B:=b} ${C}\n${D:-${E=e}${F^^}} ${G-g}\n"))
 	if want := "a\n$${B:=b} ${C}\ne${F^^} ${G-g}\n"; string(text) != want {
 		t.Errorf("text is %q, want %q", text, want)
 	}
