@@ -3,14 +3,12 @@
 package journey
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +24,8 @@ import (
 //go:embed coreinstances.yaml
 var coreInstances []byte
 
-// coreAPIs is a client of an instance of every kind of the core provider, in the version that both releases serve. Ten times a second it reads,
-// patches or applies one of them. More requests would measure how busy this machine is.
+// coreAPIs is a client of an instance of every kind of the core provider, in the version that both releases serve. Each request reads,
+// patches or applies one of them.
 type coreAPIs struct {
 	client    client.Client
 	instances []*unstructured.Unstructured
@@ -99,23 +97,14 @@ func (c *coreAPIs) during(ctx context.Context, release string, do func() error) 
 	if err != nil {
 		return Availability{}, err
 	}
-	observed := &observation{Availability: Availability{Release: release, Failed: map[string]int{}}}
-	running, stop := context.WithCancel(ctx)
-	var requests sync.WaitGroup
-	requests.Go(func() {
-		for n := 0; running.Err() == nil; n++ {
-			requests.Go(func() { c.request(running, observed, n) })
-			select {
-			case <-time.After(period):
-			case <-running.Done():
-			}
-		}
-	})
+	requests := startTraffic(ctx, c.request)
 	failed := do()
 	time.Sleep(15 * time.Second)
-	stop()
-	requests.Wait()
-	result := observed.Availability
+	requests.stop()
+	result := Availability{Release: release, Requests: requests.requests, Failed: requests.failed, Outage: requests.outage}
+	if requests.first.err != nil {
+		result.Error = requests.first.err.Error()
+	}
 	if after, err := c.owners(ctx); err != nil {
 		result.Lost = append(result.Lost, "unknown: "+err.Error())
 	} else {
@@ -128,44 +117,22 @@ func (c *coreAPIs) during(ctx context.Context, release string, do func() error) 
 	return result, failed
 }
 
-// observation collects the results of requests.
-type observation struct {
-	sync.Mutex
-	Availability
-	first time.Time // failed request
-}
-
-// request sends the nth request, and counts it unless the client has stopped.
-func (c *coreAPIs) request(ctx context.Context, observed *observation, n int) {
+// request sends the nth request.
+func (c *coreAPIs) request(ctx context.Context, n int) (verb string, err error) {
 	o := c.instances[n%len(c.instances)]
-	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	began := time.Now()
-	verb, err := "", error(nil)
 	switch n / len(c.instances) % 3 {
 	case 0:
-		verb, err = "reads", c.client.Get(limited, client.ObjectKeyFromObject(o), like(o))
+		verb, err = "reads", c.client.Get(ctx, client.ObjectKeyFromObject(o), like(o))
 	case 1:
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/patched":"%d"}}}`, n)
-		verb, err = "patches", c.client.Patch(limited, like(o), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("patcher"))
+		verb, err = "patches", c.client.Patch(ctx, like(o), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("patcher"))
 	default:
-		verb, err = "applies", c.apply(limited, o, fmt.Sprint(n))
+		verb, err = "applies", c.apply(ctx, o, fmt.Sprint(n))
 	}
-	if ctx.Err() != nil {
-		return
+	if err != nil {
+		err = fmt.Errorf("%s: %w", o.GetKind(), err)
 	}
-	observed.Lock()
-	defer observed.Unlock()
-	observed.Requests++
-	if err == nil {
-		return
-	}
-	observed.Failed[verb]++
-	if observed.first.IsZero() {
-		observed.first = began
-	}
-	observed.Outage = max(observed.Outage, time.Since(observed.first))
-	observed.Error = cmp.Or(observed.Error, o.GetKind()+": "+err.Error())
+	return verb, err
 }
 
 // like returns an object with the kind and name of another.

@@ -20,7 +20,7 @@ func (j *Journey) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u := j.work(ctx)
+	users := startTraffic(ctx, j.useCluster)
 	began := time.Now()
 	err = j.roll(ctx, next)
 	if err == nil {
@@ -28,7 +28,8 @@ func (j *Journey) upgrade(ctx context.Context) error {
 	}
 	j.Report("release %s is installed after %.0f s", next.version, time.Since(began).Seconds())
 	time.Sleep(15 * time.Second) // the old pods end after the new ones are ready
-	u.report(j)
+	users.stop()
+	j.reportTraffic(users)
 	if err != nil {
 		return err
 	}
