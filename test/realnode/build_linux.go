@@ -3,23 +3,20 @@
 package realnode
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 const (
 	controlPlaneFile = "controlplane" // in the folder of a run: the control plane binary
 	binFolder        = "bin"          // in the folder of a run: the programs of the node
-	thisPackage      = "github.com/capi-installer/capi-installer/test/realnode"
 )
 
 // build is a go build in a module below this folder.
@@ -69,26 +66,13 @@ func Compile(ctx context.Context, module, main, output string, progress io.Write
 // folder with a slash at its end.
 func (b build) run(ctx context.Context, output string, progress io.Writer) error {
 	fmt.Fprintf(progress, "building %s\n", path.Join("test/realnode", b.module, path.Base(b.packages[0])))
-	source, err := goCommand(ctx, "", "list", "-f", "{{.Dir}}", thisPackage)
+	source, err := fixture.Folder(ctx, "test", "realnode", b.module)
 	if err != nil {
 		return fmt.Errorf("finding the sources of the node: %w", err)
 	}
 	arguments := []string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + b.tags, "-o", output}
-	if _, err := goCommand(ctx, filepath.Join(strings.TrimSpace(source), b.module), append(arguments, b.packages...)...); err != nil {
+	if _, err := fixture.Go(ctx, source, []string{"CGO_ENABLED=0", "GOFLAGS="}, append(arguments, b.packages...)...); err != nil {
 		return fmt.Errorf("building the programs of test/realnode/%s: %w", b.module, err)
 	}
 	return nil
-}
-
-// goCommand runs the go command in a folder and returns its standard output.
-func goCommand(ctx context.Context, dir string, arguments ...string) (string, error) {
-	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, "go", arguments...)
-	command.Dir = dir
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("running go %s: %w\n%s", strings.Join(arguments, " "), err, &stderr)
-	}
-	return stdout.String(), nil
 }

@@ -5,16 +5,16 @@
 // Services have working addresses. It needs Linux, root, and the programs of a few Debian packages. Without them, a run has the
 // same kubelet with processes instead of containers; Choose decides, or names what this machine lacks for both kinds.
 //
-//	func TestMain(m *testing.M) { realnode.Main(m, prepare) }
+//	func TestMain(m *testing.M) { realnode.RunTests(m, &folder, prepare) }
 //
 //	func TestSomethingOnANode(t *testing.T) {
-//		node := realnode.New(t)
+//		node, err := realnode.Start(t.Context(), folder)
 //		...
 //	}
 //
 // # Namespaces
 //
-// Main starts the test process again in namespaces of its own: network, mounts and processes. The network has no uplink, so no
+// RunTests starts the test process again in namespaces of its own: network, mounts and processes. The network has no uplink, so no
 // packet leaves the machine. The first process of the process namespace ends with the process outside; then the kernel kills all
 // others and removes the mounts and the network. Only cgroups and the folder of the run remain. The process outside removes
 // them, also for an earlier run that was killed.

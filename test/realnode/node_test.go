@@ -7,8 +7,10 @@ package realnode
 import (
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,10 +21,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// folder is the folder of the run.
+var folder string
+
 func TestMain(m *testing.M) {
-	Main(m, func(ctx context.Context, dir string) error {
+	RunTests(m, &folder, func(ctx context.Context, dir string) error {
+		if err := Build(ctx, dir, os.Stderr); err != nil {
+			return err
+		}
 		return Compile(ctx, ".", "./probe", filepath.Join(dir, "probe"), io.Discard)
 	})
+}
+
+var start = sync.OnceValues(func() (*Node, error) { return Start(context.Background(), folder) })
+
+// shared returns the node that all tests share. It ends with the namespaces.
+func shared(t *testing.T) *Node {
+	t.Helper()
+	n, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // pod returns a pod with the probe.
@@ -85,7 +105,7 @@ func create(t *testing.T, n *Node, namespace, name, image string, arguments ...s
 // TestNode_RunsPods starts a server, and a client that finds it by the name of its Service: image pulls with
 // credentials, the pod network, kube-proxy, DNS and logs work.
 func TestNode_RunsPods(t *testing.T) {
-	n := Shared(t)
+	n := shared(t)
 	reference := pushProbe(t, n, "probe")
 	namespace := n.Cluster.Namespace(t)
 	create(t, n, namespace, "server", reference)
@@ -107,7 +127,7 @@ func TestNode_RunsPods(t *testing.T) {
 
 // TestNode_PodsSurviveRestarts restarts the programs of the node.
 func TestNode_PodsSurviveRestarts(t *testing.T) {
-	n := Shared(t)
+	n := shared(t)
 	if n.Kind() == Processes {
 		t.Skip("the containers of a node with processes end with kubelet")
 	}
@@ -139,7 +159,7 @@ func TestNode_PodsSurviveRestarts(t *testing.T) {
 
 // TestNode_WithoutCredentialsPullFails takes the credentials away.
 func TestNode_WithoutCredentialsPullFails(t *testing.T) {
-	n := Shared(t)
+	n := shared(t)
 	reference := pushProbe(t, n, "other")
 	namespace := n.Cluster.Namespace(t)
 	create(t, n, namespace, "known", pushProbe(t, n, "probe")) // pulls the image of pods' namespaces, too

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/realnode"
@@ -75,7 +74,7 @@ func Prepare(ctx context.Context, dir string, progress io.Writer) error {
 
 // buildProject runs the make targets of the project, and copies the results and the manifests.
 func buildProject(ctx context.Context, dir string, progress io.Writer) error {
-	root, err := repository(ctx)
+	root, err := fixture.Folder(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,15 +97,6 @@ func buildProject(ctx context.Context, dir string, progress io.Writer) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, toolFile), content, 0o755)
-}
-
-// repository returns the folder of this repository.
-func repository(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/capi-installer/capi-installer").Output()
-	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
 
 // copyManifests copies the kustomize directories of the providers to their paths in Cluster API's repository.
