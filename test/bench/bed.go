@@ -53,7 +53,7 @@ func newBed(ctx context.Context, dir string, roundTrip time.Duration) (b *bed, e
 
 // prepare prepares the cluster for all providers.
 func (b *bed) prepare(ctx context.Context) error {
-	if err := b.Prepare(ctx, fixture.Preparation{}); err != nil {
+	if _, err := b.Prepare(ctx, fixture.Preparation{}); err != nil {
 		return err
 	}
 	operands := &corev1.Namespace{}

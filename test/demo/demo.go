@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,12 +14,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/installation"
-	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 // demo is one run of the demonstration.
@@ -28,10 +27,8 @@ type demo struct {
 	screen   *screen
 	keep     bool // keep the installed objects for inspection
 
-	cluster  *controlplane.Cluster
-	client   client.Client
-	registry *registry.Registry
-	operator *installation.Process
+	*installation.Bed // nil until the servers run
+	operator          *installation.Process
 	// example is an image for the user to inspect.
 	example string
 	// apiRequests and registryRequests count the requests of all operators so far.
@@ -101,7 +98,7 @@ docs/kubernetes-walkthrough.md   installs providers in your cluster, up to a Clu
 func (d *demo) showStatus(ctx context.Context) error {
 	d.screen.step("The commands of an administrator")
 	for _, arguments := range [][]string{{"status", "--wait", "--timeout", "2m"}, {"history"}} {
-		out, err := d.tool(ctx, append(arguments, "--kubeconfig", d.cluster.Kubeconfig)...)
+		out, err := d.tool(ctx, append(arguments, "--kubeconfig", d.Cluster.Kubeconfig)...)
 		if err != nil {
 			return err
 		}
@@ -113,15 +110,15 @@ func (d *demo) showStatus(ctx context.Context) error {
 // startServers starts the control plane and the registry.
 func (d *demo) startServers(ctx context.Context) error {
 	d.screen.step("Starting a Kubernetes control plane and a registry")
-	var err error
-	if d.cluster, err = controlplane.Start(ctx, controlplane.Options{Progress: os.Stderr}); err != nil {
+	cluster, err := controlplane.Start(ctx, controlplane.Options{Progress: os.Stderr})
+	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
-	d.screen.line("the API server answers at %s", d.cluster.Config.Host)
-	if d.registry, err = registry.Start(registry.Options{}); err != nil {
-		return fmt.Errorf("starting the registry: %w", err)
+	d.screen.line("the API server answers at %s", cluster.Config.Host)
+	if d.Bed, err = installation.New(cluster, d.dir); err != nil {
+		return errors.Join(err, cluster.Stop())
 	}
-	d.screen.line("the registry answers at %s", d.registry.Host())
+	d.screen.line("the registry answers at %s", d.Registry.Host())
 	return nil
 }
 
@@ -130,11 +127,8 @@ func (d *demo) stop() {
 	if d.operator != nil {
 		_ = d.operator.Stop()
 	}
-	if d.registry != nil {
-		d.registry.Close()
-	}
-	if d.cluster != nil {
-		d.cluster.Stop()
+	if d.Bed != nil {
+		_ = errors.Join(d.Close(), d.Cluster.Stop())
 	}
 }
 
@@ -155,7 +149,7 @@ func (d *demo) tool(ctx context.Context, arguments ...string) (string, error) {
 
 // kubectl shows the output of a kubectl command.
 func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
-	out, err := d.cluster.Kubectl(ctx, arguments...)
+	out, err := d.Cluster.Kubectl(ctx, arguments...)
 	if err != nil {
 		return err
 	}
@@ -198,7 +192,7 @@ func (d *demo) count(ctx context.Context) error {
 	for method, n := range requests {
 		d.apiRequests[method] += n
 	}
-	for key, n := range d.registry.Requests() {
+	for key, n := range d.Registry.Requests() {
 		d.registryRequests[key.Method+" "+key.Kind] += n
 	}
 	return nil
@@ -213,7 +207,7 @@ kubectl -n openshift-cluster-api get deployments
 kubectl -n openshift-cluster-api-operator get configmaps -L capi-operator.openshift.io/revision
 %s status
 %s inspect %s
-tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
+tail -f %s`, d.Cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
 	<-ctx.Done()
 }
 

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -24,14 +23,7 @@ const patience = 5 * time.Minute
 // this cluster run no containers.
 func (d *demo) prepareCluster(ctx context.Context) error {
 	d.screen.step("Preparing the cluster: OpenShift's CRDs, the platform AWS, and the installer's own manifests")
-	scheme, err := install.Scheme()
-	if err != nil {
-		return err
-	}
-	if d.client, err = client.New(d.cluster.Config, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	prepared, err := fixture.Preparation{}.Apply(ctx, d.cluster.Config)
+	prepared, err := d.Prepare(ctx, fixture.Preparation{})
 	if err != nil {
 		return err
 	}
@@ -45,7 +37,7 @@ func (d *demo) prepareCluster(ctx context.Context) error {
 // installed objects.
 func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 	d.screen.step("Installing release %s with the credentials of service account %s", release.version, v1alpha1.ServiceAccountName)
-	if err := d.replaceOperator(ctx, release); err != nil {
+	if err := d.replaceOperator(release); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -65,23 +57,19 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 	if err := d.kubectl(ctx, "get", "deployments", "-n", v1alpha1.OpenShiftNamespaces.Operand); err != nil {
 		return nil, err
 	}
-	return take(ctx, d.client)
+	return take(ctx, d.Admin)
 }
 
 // replaceOperator stops the operator of the previous release and starts the one of this release.
-func (d *demo) replaceOperator(ctx context.Context, release release) error {
+func (d *demo) replaceOperator(release release) (err error) {
 	if d.operator != nil {
 		if err := d.operator.Stop(); err != nil {
 			return fmt.Errorf("stopping capi-installer: %w", err)
 		}
 		d.operator = nil
 	}
-	kubeconfig, err := d.cluster.ServiceAccount(ctx, v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.ServiceAccountName)
-	if err != nil {
-		return err
-	}
-	d.registry.Reset()
-	d.operator, err = d.startOperator(kubeconfig, release)
+	d.Registry.Reset()
+	d.operator, err = d.startOperator(release)
 	return err
 }
 
@@ -95,7 +83,7 @@ func (d *demo) awaitInstalled(ctx context.Context, release release) error {
 			d.operator = nil
 			return false, fmt.Errorf("capi-installer ended: %w", err)
 		}
-		if err := d.client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator); err != nil {
+		if err := d.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
 		return reports(operator, release.version), nil
@@ -117,7 +105,7 @@ func (d *demo) atRest(ctx context.Context) error {
 		cluster := &v1alpha1.ClusterAPI{}
 		cluster.Name = v1alpha1.ClusterAPIName
 		touch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"look":"%d"}}}`, look+1))
-		if err := d.client.Patch(ctx, cluster, touch); err != nil {
+		if err := d.Admin.Patch(ctx, cluster, touch); err != nil {
 			return fmt.Errorf("touching ClusterAPI cluster: %w", err)
 		}
 		time.Sleep(time.Second)

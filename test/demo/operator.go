@@ -17,7 +17,7 @@ import (
 
 // startOperator starts capi-installer, the real binary with the credentials of its own service account as in a cluster, and
 // shows its log as it is written.
-func (d *demo) startOperator(kubeconfig string, release release) (*installation.Process, error) {
+func (d *demo) startOperator(release release) (*installation.Process, error) {
 	log, err := os.OpenFile(filepath.Join(d.dir, "capi-installer.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -26,8 +26,8 @@ func (d *demo) startOperator(kubeconfig string, release release) (*installation.
 		fmt.Fprintf(log, "%s\n", line)
 		d.show(line)
 	}
-	p, err := installation.Launch(d.binary("capi-installer"), append(os.Environ(), "RELEASE_VERSION="+release.version), show,
-		"--kubeconfig="+kubeconfig, "--images-json="+release.imagesJSON, "--signature-policy=", "--cache-dir="+filepath.Join(d.dir, "cache"), "--leader-elect")
+	d.ImagesJSON = release.imagesJSON
+	p, err := installation.Launch(d.binary("capi-installer"), os.Environ(), show, append(d.Arguments(release.version), "--leader-elect")...)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

@@ -4,7 +4,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -182,7 +182,7 @@ func (d *demo) publish(ctx context.Context, provider fixture.Provider, tag strin
 	if err != nil {
 		return "", err
 	}
-	reference, err := d.tool(ctx, "pack", out, "--push", fmt.Sprintf("%s/openshift/%s:%s", d.registry.Host(), provider.Name, tag))
+	reference, err := d.tool(ctx, "pack", out, "--push", fmt.Sprintf("%s/openshift/%s:%s", d.Registry.Host(), provider.Name, tag))
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +196,7 @@ func (d *demo) pushOther() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	reference, err := d.registry.Push("openshift/machine-config-operator", image)
+	reference, err := d.Registry.Push("openshift/machine-config-operator", image)
 	if err != nil {
 		return "", err
 	}
@@ -212,12 +212,9 @@ func short(reference string) string {
 
 // write writes images.json.
 func (d *demo) write(version string, images map[string]string) (release, error) {
-	made := release{version: version, images: images, imagesJSON: filepath.Join(d.dir, "release-"+version, "images.json")}
-	content, err := json.MarshalIndent(images, "", "  ")
-	if err != nil {
-		return release{}, err
-	}
-	return made, writeFiles(filepath.Dir(made.imagesJSON), map[string]string{"images.json": string(content)})
+	d.ImagesJSON = filepath.Join(d.dir, "release-"+version, "images.json")
+	made := release{version: version, images: images, imagesJSON: d.ImagesJSON}
+	return made, errors.Join(os.MkdirAll(filepath.Dir(d.ImagesJSON), 0o755), d.WriteImages(images))
 }
 
 // plan shows the providers that the release installs on AWS.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,14 +33,14 @@ func (d *demo) drift(ctx context.Context, installed snapshot) (snapshot, error) 
 		return nil, fmt.Errorf("%s or %s is not installed", editedObject, changedObject)
 	}
 	empty := client.RawPatch(types.MergePatchType, []byte(`{"rules": []}`))
-	if err := errors.Join(d.client.Patch(ctx, edited.DeepCopy(), empty), d.client.Delete(ctx, deleted.DeepCopy())); err != nil {
+	if err := errors.Join(d.Admin.Patch(ctx, edited.DeepCopy(), empty), d.Admin.Delete(ctx, deleted.DeepCopy())); err != nil {
 		return nil, err
 	}
 	var now snapshot
 	var found difference
 	err := d.await(ctx, func(ctx context.Context) (bool, error) {
 		var err error
-		if now, err = take(ctx, d.client); err != nil {
+		if now, err = take(ctx, d.Admin); err != nil {
 			return false, err
 		}
 		found = compare(installed, now)
@@ -63,12 +62,12 @@ func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.P
 		return err
 	}
 	d.screen.step("Installing release 4.22.2")
-	if err := d.replaceOperator(ctx, bad); err != nil {
+	if err := d.replaceOperator(bad); err != nil {
 		return err
 	}
-	cluster := &v1alpha1.ClusterAPI{}
-	err = d.await(ctx, func(ctx context.Context) (bool, error) {
-		err := d.client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+	var cluster *v1alpha1.ClusterAPI
+	err = d.await(ctx, func(ctx context.Context) (_ bool, err error) {
+		cluster, err = d.ClusterAPI(ctx)
 		return meta.IsStatusConditionTrue(cluster.Status.Conditions, "InstallerDegraded"), err
 	})
 	if err != nil {
@@ -76,7 +75,7 @@ func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.P
 	}
 	why := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
 	d.screen.block("Release 4.22.2 is blocked. InstallerDegraded is True because of "+why.Reason+":", why.Message)
-	now, err := take(ctx, d.client)
+	now, err := take(ctx, d.Admin)
 	if err != nil {
 		return err
 	}
@@ -105,16 +104,16 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSManagedCluster",
 		"metadata": map[string]any{"name": "precious", "namespace": v1alpha1.OpenShiftNamespaces.Operand},
 	}}
-	if err := d.client.Create(ctx, precious); err != nil {
+	if err := d.Admin.Create(ctx, precious); err != nil {
 		return fmt.Errorf("creating %s: %w", instance, err)
 	}
-	if err := d.client.Delete(ctx, &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}); err != nil {
+	if err := d.Uninstall(ctx); err != nil {
 		return fmt.Errorf("deleting the ClusterAPI object: %w", err)
 	}
 	var left []string
 	err := d.await(ctx, func(ctx context.Context) (done bool, err error) {
 		// Reading all objects uses 0.2 s of CPU time: this waits until none is marked as installed.
-		if left, err = fixture.Remaining(ctx, d.client); err == nil && len(left) == 0 {
+		if left, err = fixture.Remaining(ctx, d.Admin); err == nil && len(left) == 0 {
 			left, err = d.left(ctx, installed)
 			done = len(left) == 1 && strings.HasSuffix(left[0], instanceCRD)
 		}
@@ -123,7 +122,7 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 	if err != nil {
 		return fmt.Errorf("waiting for the uninstallation: %w; remaining: %v", err, left)
 	}
-	if err := d.client.Get(ctx, client.ObjectKeyFromObject(precious), precious); err != nil {
+	if err := d.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious); err != nil {
 		return fmt.Errorf("the user's object is gone: %w", err)
 	}
 	d.screen.line("of %d objects one remains: %s", len(installed), left[0])
@@ -136,16 +135,15 @@ func (d *demo) left(ctx context.Context, installed snapshot) ([]string, error) {
 	for name, object := range installed {
 		now := &metav1.PartialObjectMetadata{}
 		now.SetGroupVersionKind(object.GroupVersionKind())
-		if err := d.client.Get(ctx, client.ObjectKeyFromObject(object), now); err == nil {
+		if err := d.Admin.Get(ctx, client.ObjectKeyFromObject(object), now); err == nil {
 			left = append(left, name)
 		} else if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
 	}
-	revisions := &corev1.ConfigMapList{}
-	err := d.client.List(ctx, revisions, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator), client.HasLabels{v1alpha1.RevisionLabel})
-	for _, revision := range revisions.Items {
-		left = append(left, "ConfigMap "+revision.Name)
+	revisions, err := d.Revisions(ctx)
+	for _, name := range revisions {
+		left = append(left, "ConfigMap "+name)
 	}
 	return left, err
 }

@@ -106,7 +106,8 @@ func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 // the installer and the API server.
 func (h *harness) prepare() {
 	h.Helper()
-	h.must(h.Prepare(h.Context(), fixture.Preparation{WithoutOpenShift: h.vanilla}))
+	_, err := h.Prepare(h.Context(), fixture.Preparation{WithoutOpenShift: h.vanilla})
+	h.must(err)
 }
 
 // start starts capi-installer of a release.

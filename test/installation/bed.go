@@ -56,22 +56,23 @@ func New(cluster *controlplane.Cluster, dir string) (*Bed, error) {
 }
 
 // Prepare applies the objects of a release that the installer needs, and puts the proxy before the API server.
-func (b *Bed) Prepare(ctx context.Context, preparation fixture.Preparation) error {
-	if _, err := preparation.Apply(ctx, b.Cluster.Config); err != nil {
-		return err
+func (b *Bed) Prepare(ctx context.Context, preparation fixture.Preparation) (fixture.Prepared, error) {
+	prepared, err := preparation.Apply(ctx, b.Cluster.Config)
+	if err != nil {
+		return prepared, err
 	}
 	config, err := fixture.InstallerConfig(ctx, b.Cluster)
 	if err != nil {
-		return err
+		return prepared, err
 	}
 	if b.Proxy, err = faults.Start(config); err != nil {
-		return err
+		return prepared, err
 	}
 	kubeconfig, err := b.Proxy.Kubeconfig()
 	if err != nil {
-		return err
+		return prepared, err
 	}
-	return os.WriteFile(b.Kubeconfig, kubeconfig, 0o600)
+	return prepared, os.WriteFile(b.Kubeconfig, kubeconfig, 0o600)
 }
 
 // Close closes the proxy, and the registry that New has started.
