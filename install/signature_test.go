@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/signing"
 )
 
@@ -54,7 +55,7 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 	h.must(signing.Require(h.policy, other))
 	h.reports("VersionDegraded", "ImageUntrusted", "verification failed")
 	h.unchangedSince(before)
-	h.must(signing.ReplaceFile(h.policy, "{}"))
+	h.must(fixture.ReplaceFile(h.policy, "{}"))
 	h.reports("VersionDegraded", "ImageUntrusted", "the signature policy could not be evaluated: parsing the signature policy")
 	h.must(signing.Require(h.policy, key))
 	h.reports("VersionDegraded", "AsExpected")

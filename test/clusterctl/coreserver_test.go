@@ -6,10 +6,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,8 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/build/generate"
-	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -66,7 +60,8 @@ func startCoreServer(t *testing.T) *coreServer {
 	if err := fixture.InstallCRDs(t.Context(), c.controlPlane.Config, crds); err != nil {
 		t.Fatal(err)
 	}
-	c.serve(serving)
+	certificate := map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key}
+	c.controlPlane.Route(webhookService, fixture.ServeCoreWebhooks(t, c.controlPlane.Kubeconfig, certificate, "--feature-gates=ClusterTopology=true,RuntimeSDK=true"))
 	for _, o := range configurations {
 		c.create(o)
 	}
@@ -77,27 +72,11 @@ func startCoreServer(t *testing.T) *coreServer {
 // so the other CRDs have no conversion.
 func (c *coreServer) objects(caBundle string) (crds, configurations []*unstructured.Unstructured) {
 	c.Helper()
-	folder := c.TempDir()
-	providers, err := fixture.Providers(c.Context(), folder)
-	if err != nil {
-		c.Fatal(err)
-	}
-	docker, err := fixture.DockerProvider(c.Context(), folder)
-	if err != nil {
-		c.Fatal(err)
-	}
-	for _, provider := range append(providers, docker) {
-		result, _, err := generate.Bundle(generate.Options{
-			Options: transform.Options{ImageName: provider.ImageName, Profile: extractor.Kubernetes},
-			Dir:     provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
-		})
-		if err != nil {
-			c.Fatal(err)
+	for provider, manifests := range manifestsOf(c.T) {
+		if provider.Name == "cluster-api-provider-docker" {
+			c.provider = manifests
 		}
-		if provider.Name == docker.Name {
-			c.provider = result.Manifests
-		}
-		objects, err := yamldoc.Objects(result.Manifests)
+		objects, err := yamldoc.Objects(manifests)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -136,48 +115,6 @@ func trust(webhook map[string]any, caBundle string) bool {
 	config["caBundle"] = caBundle
 	object.MapAt(config, "service")["namespace"] = webhookService.Namespace
 	return true
-}
-
-// serve runs the program of the webhooks until the test ends.
-func (c *coreServer) serve(serving certificate.Serving) {
-	c.Helper()
-	dir, program := c.TempDir(), filepath.Join(c.TempDir(), "corewebhooks")
-	for name, content := range map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			c.Fatal(err)
-		}
-	}
-	if err := fixture.Build(c.Context(), program, "corewebhooks", "."); err != nil {
-		c.Fatal(err)
-	}
-	address, err := fixture.FreeAddress()
-	if err != nil {
-		c.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(address)
-	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+c.controlPlane.Kubeconfig,
-		"--feature-gates=ClusterTopology=true,RuntimeSDK=true")
-	command.SysProcAttr = fixture.EndWithParent()
-	var output strings.Builder
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		c.Fatal(err)
-	}
-	c.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		if c.Failed() {
-			c.Logf("corewebhooks:\n%s", output.String())
-		}
-	})
-	c.controlPlane.Route(webhookService, address)
-	c.eventually("the webhooks are served", func() error {
-		connection, err := net.Dial("tcp", address)
-		if err == nil {
-			err = connection.Close()
-		}
-		return err
-	})
 }
 
 func (c *coreServer) eventually(what string, check func() error) {

@@ -3,6 +3,7 @@
 package clusterctl_test
 
 import (
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -14,13 +15,13 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
@@ -68,28 +69,9 @@ func TestMove_FindsTheObjectsOfACluster(t *testing.T) {
 // installCRDs installs the CRDs of real providers, as generate adapts them to any Kubernetes cluster.
 func installCRDs(t *testing.T, controlPlane *controlplane.Cluster) {
 	t.Helper()
-	folder := t.TempDir()
-	providers, err := fixture.Providers(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	docker, err := fixture.DockerProvider(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var crds []*unstructured.Unstructured
-	for _, provider := range append(providers, docker) {
-		if provider.Name != "cluster-api" && provider.Name != docker.Name {
-			continue
-		}
-		result, _, err := generate.Bundle(generate.Options{
-			Options: transform.Options{ImageName: provider.ImageName, Profile: extractor.Kubernetes},
-			Dir:     provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, err := yamldoc.Objects(result.Manifests)
+	for _, manifests := range manifestsOf(t, "cluster-api", "cluster-api-provider-docker") {
+		objects, err := yamldoc.Objects(manifests)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,6 +84,35 @@ func installCRDs(t *testing.T, controlPlane *controlplane.Cluster) {
 	}
 	if err := fixture.InstallCRDs(t.Context(), controlPlane.Config, crds); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// manifestsOf iterates over the real providers with these names, by default all, and their manifests, as generate adapts them to any Kubernetes
+// cluster.
+func manifestsOf(t *testing.T, names ...string) iter.Seq2[fixture.Provider, []byte] {
+	t.Helper()
+	folder := t.TempDir()
+	providers, err := fixture.Providers(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docker, err := fixture.DockerProvider(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(fixture.Provider, []byte) bool) {
+		for _, provider := range append(providers, docker) {
+			if len(names) > 0 && !slices.Contains(names, provider.Name) {
+				continue
+			}
+			bundle, err := bundles.Of(provider, transform.Options{Profile: extractor.Kubernetes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(provider, bundle.Manifests) {
+				return
+			}
+		}
 	}
 }
 

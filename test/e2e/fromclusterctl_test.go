@@ -121,16 +121,9 @@ func TestKubernetes_FromClusterctlInItsNamespaces(t *testing.T) {
 // managedByClusterctl returns a cluster in which clusterctl has installed providers, and the bundles of these.
 func managedByClusterctl(t *testing.T) (*kubernetes, walkthrough) {
 	t.Helper()
-	k := newKubernetes(t)
-	w := walkthrough{k, filepath.Join(t.TempDir(), "capi-manifests")}
-	w.must(fixture.Build(w.Context(), w.program, "../..", "./cmd/capi-manifests"))
-	w.clone()
-	w.bases()
+	w := newWalkthrough(t)
 	w.clusterctlInit()
-	w.runBlock("Generate a bundle")
-	w.runBlock("Append them")
-	w.runBlock("Write `images.json`")
-	return k, w
+	return w.kubernetes, w
 }
 
 // adopt runs the commands of a message about collisions.

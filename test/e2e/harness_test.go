@@ -191,11 +191,7 @@ func (h *harness) remaining() error { return h.Remaining(context.Background()) }
 // release pushes images of providers and writes them to images.json.
 func (h *harness) release(providers ...fixture.Synthetic) {
 	h.Helper()
-	var bundles []extractor.Bundle
-	for _, provider := range providers {
-		bundles = append(bundles, provider.Bundle())
-	}
-	h.releaseBundles(bundles...)
+	h.writeImages(h.imagesOf(providers...))
 }
 
 // releaseBundles pushes images of bundles and writes them to images.json.
@@ -203,7 +199,7 @@ func (h *harness) releaseBundles(bundles ...extractor.Bundle) {
 	h.Helper()
 	images, err := h.Push(bundles...)
 	h.must(err)
-	h.must(h.WriteImages(images))
+	h.writeImages(images)
 }
 
 // core and aws are the required providers of a cluster on AWS, in a version.

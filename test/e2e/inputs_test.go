@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -33,33 +32,30 @@ import (
 // push pushes the image of a provider and returns its reference.
 func (h *harness) push(provider fixture.Synthetic) string {
 	h.Helper()
-	image, err := pack.Pack(nil, provider.Bundle())
-	h.must(err)
-	return h.Registry.MustPush(h.T, "test/"+provider.Name, image)
+	return h.imagesOf(provider)[provider.Name]
 }
 
-// imagesOf returns the images of providers, by their keys in images.json.
+// imagesOf pushes the images of providers and returns them by their keys in images.json.
 func (h *harness) imagesOf(providers ...fixture.Synthetic) map[string]string {
 	h.Helper()
-	images := map[string]string{}
+	var bundles []extractor.Bundle
 	for _, provider := range providers {
-		images[provider.Name] = h.push(provider)
+		bundles = append(bundles, provider.Bundle())
 	}
+	images, err := h.Push(bundles...)
+	h.must(err)
 	return images
 }
 
 // writeImages replaces images.json atomically.
 func (h *harness) writeImages(images map[string]string) {
 	h.Helper()
-	content, err := json.Marshal(images)
-	h.must(err)
-	h.write(string(content))
+	h.must(h.WriteImages(images))
 }
 
 func (h *harness) write(content string) {
 	h.Helper()
-	h.must(os.WriteFile(h.ImagesJSON+".new", []byte(content), 0o600))
-	h.must(os.Rename(h.ImagesJSON+".new", h.ImagesJSON))
+	h.must(h.WriteImagesJSON(content))
 }
 
 // events returns the type and the message of each event with a reason.
@@ -333,11 +329,7 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	h.write("{}") // the mounted file is outdated
 	h.start("4.22.1")
 	h.reports("VersionDegraded", "ComponentMissing", "core", "infrastructure")
-	cluster, err := h.clusterAPI()
-	h.must(err)
-	if s := cluster.Status; s.CurrentVersion != "4.22.0-1" || s.DesiredVersion != "4.22.0-1" {
-		t.Errorf("current %s, desired %s", s.CurrentVersion, s.DesiredVersion)
-	}
+	h.settledOn("4.22.0-1")
 	h.untouched(before)
 	h.writeImages(next)
 	h.settled("4.22.1-2")

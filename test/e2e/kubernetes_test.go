@@ -44,20 +44,22 @@ func newKubernetes(t *testing.T) *kubernetes {
 	t.Parallel()
 	k := &kubernetes{harness: connect(t, controlplane.Fresh(t)), folder: t.TempDir()}
 	k.ImagesJSON = filepath.Join(k.folder, "images.json")
-	here, err := os.Getwd()
-	k.must(err)
-	base, err := filepath.Rel(k.folder, filepath.Join(here, "../../deploy/kubernetes"))
-	k.must(err)
-	page, err := os.ReadFile("../../docs/install.md")
-	k.must(err)
-	_, text, _ := strings.Cut(string(page), "```yaml\n")
-	text, _, _ = strings.Cut(text, "```")
-	text = strings.Replace(text, "capi-installer/deploy/kubernetes", base, 1)
-	if !strings.Contains(text, base) {
-		t.Fatalf("docs/install.md has no kustomization with deploy/kubernetes:\n%s", text)
-	}
+	text := k.ofRepository(fenced(t, "docs/install.md", "", "yaml"), "deploy/kubernetes")
 	k.must(os.WriteFile(filepath.Join(k.folder, "kustomization.yaml"), []byte(text), 0o600))
 	return k
+}
+
+// ofRepository replaces the path of the repository in a kustomization of the documentation, which must name a folder of it.
+func (k *kubernetes) ofRepository(kustomization, folder string) string {
+	k.Helper()
+	here, err := os.Getwd()
+	k.must(err)
+	root, err := filepath.Rel(k.folder, filepath.Join(here, "../.."))
+	k.must(err)
+	if !strings.Contains(kustomization, "capi-installer/"+folder) {
+		k.Fatalf("the documentation does not name %s:\n%s", folder, kustomization)
+	}
+	return strings.Replace(kustomization, "capi-installer/", root+"/", 1)
 }
 
 // release pushes images of providers for a cluster without OpenShift and writes them to images.json.

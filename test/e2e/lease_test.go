@@ -24,12 +24,38 @@ var election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "-
 // brief are the arguments of processes that compete for a lease that expires in three seconds.
 var brief = []string{"--leader-elect", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
 
-// hold holds the nth write back until the returned function is called, and pauses the leader meanwhile.
-func (h *harness) hold(nth int, leader *process) (held func() int, let func()) {
+// hold holds a write back until the returned function is called, and pauses the leader meanwhile.
+func (h *harness) hold(write faults.Fault, leader *process) (held func() int, let func()) {
 	release := make(chan struct{})
 	let = sync.OnceFunc(func() { close(release) })
 	h.Cleanup(let)
-	return h.Proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1, Do: func() { leader.signal(syscall.SIGSTOP); <-release }}), let
+	write.Do = func() { leader.signal(syscall.SIGSTOP); <-release }
+	return h.Proxy.Fail(write), let
+}
+
+// nthWrite is the nth write.
+func nthWrite(nth int) faults.Fault {
+	return faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1}
+}
+
+// continued lets a paused process continue, and waits until it has ended, because it has lost its lease.
+func (h *harness) continued(p *process) {
+	h.Helper()
+	p.signal(syscall.SIGCONT)
+	h.eventually("the paused process has ended", func() error {
+		if p.Runs() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+}
+
+// succeeded returns an error until another process than the former leader leads.
+func (h *harness) succeeded(former string) error {
+	if led := h.leader(); led == "" || led == former {
+		return fmt.Errorf("%q leads", led)
+	}
+	return nil
 }
 
 // atRest returns an error until the desired version is installed and nothing else.
@@ -65,9 +91,9 @@ func pausedLeader(t *testing.T, nth int) {
 	h.settled("4.22.0-1")
 	h.release(core("v2.0.0", configMap("only-b")), aws("v2.0.0"))
 	h.settled("4.22.0-2")
-	paused := h.Proxy.Fail(faults.Fault{
-		Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1, Do: func() { first.signal(syscall.SIGSTOP) },
-	})
+	write := nthWrite(nth)
+	write.Do = func() { first.signal(syscall.SIGSTOP) }
+	paused := h.Proxy.Fail(write)
 	a()
 	h.eventually("the leader is paused", func() error {
 		if paused() == 0 {
@@ -78,13 +104,7 @@ func pausedLeader(t *testing.T, nth int) {
 	h.start("4.22.0", append(election, "--cache-dir="+t.TempDir())...)
 	h.settled("4.22.0-3")
 	before := h.content()
-	first.signal(syscall.SIGCONT)
-	h.eventually("the first process has ended", func() error {
-		if first.Runs() {
-			return fmt.Errorf("it runs")
-		}
-		return nil
-	})
+	h.continued(first)
 	time.Sleep(2 * time.Second) // a late write would be undone, or not
 	h.must(notRight(before, h.content()))
 	h.must(notRight(h.content(), before))
@@ -151,7 +171,7 @@ func (p *paused) pause(name string, nth int, from, to string) bool {
 	h := p.h
 	h.Helper()
 	was := h.leader()
-	held, let := h.hold(nth, p.leader)
+	held, let := h.hold(nthWrite(nth), p.leader)
 	h.writeImages(p.releases[to])
 	h.eventually(name+": the leader is paused, or the change is complete", func() error {
 		if held() > 0 {
@@ -171,23 +191,14 @@ func (p *paused) pause(name string, nth int, from, to string) bool {
 	next := p.start()
 	h.eventually(name+": the other process leads", func() error {
 		next = p.running(next)
-		if led := h.leader(); led == "" || led == was {
-			return fmt.Errorf("%q leads", led)
-		}
-		return nil
+		return h.succeeded(was)
 	})
 	h.eventually(name+": the former release is installed", func() error {
 		next = p.running(next)
 		return p.installed(from, to)
 	})
 	let()
-	p.leader.signal(syscall.SIGCONT)
-	h.eventually(name+": the first process has ended", func() error {
-		if p.leader.Runs() {
-			return fmt.Errorf("it runs")
-		}
-		return nil
-	})
+	h.continued(p.leader)
 	time.Sleep(500 * time.Millisecond) // the write is visible
 	p.leader = next
 	h.eventually(name+": nothing of the late write is left", func() error {
@@ -223,7 +234,7 @@ func TestLease_LateWrite(t *testing.T) {
 	})
 	for nth := 1; full && nth <= 30; nth++ {
 		t.Run(fmt.Sprintf("write %d", nth), func(t *testing.T) {
-			lateWrite(t, faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: nth, Times: 1})
+			lateWrite(t, nthWrite(nth))
 		})
 	}
 }
@@ -234,11 +245,7 @@ func lateWrite(t *testing.T, late faults.Fault) {
 	first := h.start("4.22.0", election...)
 	h.settled("4.22.0-1")
 	before, leader := h.content(), h.leader()
-	release := make(chan struct{})
-	let := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(let)
-	late.Do = func() { first.signal(syscall.SIGSTOP); <-release }
-	delayed := h.Proxy.Fail(late)
+	delayed, let := h.hold(late, first)
 	h.release(core("v2.0.0", configMap("only-b"), configMap("also-b")), aws("v2.0.0"))
 	h.eventually("the leader is paused, or the upgrade is complete", func() error {
 		if err := h.unsettled("4.22.0-2"); delayed() == 0 && err != nil {
@@ -252,27 +259,12 @@ func lateWrite(t *testing.T, late faults.Fault) {
 	h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0"))
 	h.start("4.22.0", append(election, "--cache-dir="+t.TempDir())...)
 	reverted := func() error {
-		cluster, err := h.clusterAPI()
-		if err != nil {
-			return err
-		}
-		return errors.Join(fixture.Unsettled(cluster.Status, cluster.Status.DesiredVersion), notRight(before, h.content()), notRight(h.content(), before))
+		return errors.Join(h.atRest(), notRight(before, h.content()), notRight(h.content(), before))
 	}
-	h.eventually("the other process leads", func() error {
-		if led := h.leader(); led == "" || led == leader {
-			return fmt.Errorf("%q leads", led)
-		}
-		return nil
-	})
+	h.eventually("the other process leads", func() error { return h.succeeded(leader) })
 	h.eventually("the first release is installed", reverted)
 	let()
-	first.signal(syscall.SIGCONT)
-	h.eventually("the first process has ended", func() error {
-		if first.Runs() {
-			return fmt.Errorf("it runs")
-		}
-		return nil
-	})
+	h.continued(first)
 	time.Sleep(time.Second) // the write is visible
 	h.eventually("nothing of the late write is left", reverted)
 }

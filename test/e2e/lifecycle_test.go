@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/generate"
-	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
 // used are the required providers of a cluster on AWS.
@@ -34,21 +34,14 @@ var used = []string{"cluster-api", "cluster-api-provider-aws"}
 // objects of the AWS provider.
 func (h *harness) realRelease(providers []fixture.Provider, further string) {
 	h.Helper()
-	images := map[string]string{}
+	var all []extractor.Bundle
 	for _, provider := range providers {
-		bundle, _, err := generate.Bundle(generate.Options{
-			Dir: h.overlay(provider, further), ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
-			OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
-		})
+		provider.Kustomization = h.overlay(provider, further)
+		bundle, err := bundles.Of(provider, transform.Options{})
 		h.must(err)
-		image, err := pack.Pack(nil, bundle)
-		h.must(err)
-		images[provider.Name] = h.Registry.MustPush(h.T, "test/"+provider.Name, image)
+		all = append(all, bundle)
 	}
-	content, err := json.Marshal(images)
-	h.must(err)
-	h.must(os.WriteFile(h.ImagesJSON+".new", content, 0o600))
-	h.must(os.Rename(h.ImagesJSON+".new", h.ImagesJSON))
+	h.releaseBundles(all...)
 }
 
 // overlay returns the kustomize directory of a provider; the AWS provider's has additional objects.

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,13 +35,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/generate"
-	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/lifecyclehook"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
 // hooked is a cluster with the component lifecycle-hooks, the real core provider, and a made-up infrastructure provider.
@@ -60,7 +60,7 @@ func TestKubernetes_LifecycleHooks(t *testing.T) {
 	h.kubectl("apply", "-k", h.folder)
 	p := h.runHooks()
 	h.settled("1.0.0-1")
-	core := h.startCore()
+	stopCore := h.startCore()
 	h.discovered()
 	if answer := h.ask("BeforeClusterCreate", "before-cluster-create"); answer != "Success 0 " {
 		t.Errorf("at rest: %s", answer)
@@ -114,7 +114,7 @@ func TestKubernetes_LifecycleHooks(t *testing.T) {
 	p = h.runHooks()
 	h.discovered()
 	h.deleteCluster()
-	core.stop()
+	stopCore()
 	h.uninstallInOrder()
 	p.terminate()
 }
@@ -122,17 +122,9 @@ func TestKubernetes_LifecycleHooks(t *testing.T) {
 // enable adds the component to the kustomization, as docs/lifecycle-hooks.md says.
 func (h *hooked) enable() {
 	h.Helper()
-	page, err := os.ReadFile("../../docs/lifecycle-hooks.md")
-	h.must(err)
-	_, text, _ := strings.Cut(string(page), "```yaml\n")
-	text, _, _ = strings.Cut(text, "```")
-	here, err := os.Getwd()
-	h.must(err)
-	root, err := filepath.Rel(h.folder, filepath.Join(here, "../.."))
-	h.must(err)
-	added := strings.Replace(text, "capi-installer/", root+"/", 1)
-	if added == text || !strings.HasPrefix(text, "components:\n") {
-		h.Fatalf("docs/lifecycle-hooks.md does not name the component:\n%s", text)
+	added := h.ofRepository(fenced(h.T, "docs/lifecycle-hooks.md", "", "yaml"), "deploy/kubernetes/components/lifecycle-hooks")
+	if !strings.HasPrefix(added, "components:\n") {
+		h.Fatalf("docs/lifecycle-hooks.md does not name the component:\n%s", added)
 	}
 	file := filepath.Join(h.folder, "kustomization.yaml")
 	kustomization, err := os.ReadFile(file)
@@ -151,19 +143,10 @@ func (h *hooked) coreBundle() extractor.Bundle {
 	h.Helper()
 	providers, err := fixture.Providers(h.Context(), h.TempDir())
 	h.must(err)
-	for _, p := range providers {
-		if p.Type != extractor.Core {
-			continue
-		}
-		bundle, _, err := generate.Bundle(generate.Options{
-			Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform,
-			Options: transform.Options{ImageName: p.ImageName, Profile: extractor.Kubernetes},
-		})
-		h.must(err)
-		return bundle
-	}
-	h.Fatal("the core provider was not found")
-	return extractor.Bundle{}
+	core := providers[slices.IndexFunc(providers, func(p fixture.Provider) bool { return p.Type == extractor.Core })]
+	bundle, err := bundles.Of(core, transform.Options{Profile: extractor.Kubernetes})
+	h.must(err)
+	return bundle
 }
 
 // docker returns the infrastructure provider of a version. With a label, it has a Deployment whose pods wait for a node with
@@ -196,10 +179,7 @@ func (h *hooked) label(name string) {
 // override releases a version of the infrastructure provider.
 func (h *hooked) override(provider fixture.Synthetic) {
 	h.Helper()
-	image, err := pack.Pack(nil, provider.Bundle())
-	h.must(err)
-	reference := h.Registry.MustPush(h.T, "test/"+provider.Name, image)
-	h.kubectl("patch", "clusterapi", "cluster", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"imageOverrides":[{"name":%q,"image":%q}]}}`, provider.Name, reference))
+	h.kubectl("patch", "clusterapi", "cluster", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"imageOverrides":[{"name":%q,"image":%q}]}}`, provider.Name, h.push(provider)))
 }
 
 // progressing waits until a phase of a version that is being installed is Progressing.
@@ -523,12 +503,9 @@ func (h *hooked) first(revisions <-chan int64) int64 {
 	}
 }
 
-// coreProgram is the running program of the core provider.
-type coreProgram struct{ stop func() }
-
 // startCore starts the program of the core provider with the certificate that its pods mount, and the feature gates for
 // topologies and Runtime Extensions. It calls Services by way of a proxy on loopback, and looks up no name.
-func (h *hooked) startCore() *coreProgram {
+func (h *hooked) startCore() (stop func()) {
 	h.Helper()
 	dir, program := h.TempDir(), h.buildCore()
 	secret := &corev1.Secret{}
@@ -541,30 +518,11 @@ func (h *hooked) startCore() *coreProgram {
 	h.must(err)
 	proxy := httptest.NewServer(http.HandlerFunc(h.tunnel))
 	h.Cleanup(proxy.Close)
-	command := exec.CommandContext(context.Background(), program, "--webhook-port="+port, "--webhook-cert-dir="+dir, "--health-addr="+freeAddress(h.T),
+	command := exec.Command(program, "--webhook-port="+port, "--webhook-cert-dir="+dir, "--health-addr="+freeAddress(h.T),
 		"--diagnostics-address="+freeAddress(h.T), "--feature-gates=RuntimeSDK=true,ClusterTopology=true", "--kubeconfig="+h.Cluster.Kubeconfig)
 	command.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
-	command.SysProcAttr = fixture.EndWithParent()
-	var log bytes.Buffer
-	command.Stdout, command.Stderr = &log, &log
-	h.must(command.Start())
-	ended := false
-	stop := func() {
-		if !ended {
-			_ = command.Process.Kill()
-			_ = command.Wait()
-			ended = true
-		}
-	}
-	h.Cleanup(func() {
-		stop()
-		if h.Failed() {
-			text := log.String()
-			h.Logf("the end of the log of the core provider:\n%s", text[max(0, len(text)-20000):])
-		}
-	})
 	h.Cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, webhooks)
-	return &coreProgram{stop}
+	return fixture.StartProgram(h.T, command)
 }
 
 // buildCore builds the program of the core provider. Its webhooks listen on all addresses, and it has no flag for the
@@ -602,14 +560,9 @@ const (
 // goClusterctl runs a go command in the module that requires Cluster API, and returns its output.
 func (h *hooked) goClusterctl(args ...string) string {
 	h.Helper()
-	command := exec.Command("go", args...)
-	command.Dir = clusterctlModule
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil {
-		h.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
-	}
-	return stdout.String()
+	output, err := fixture.Go(h.Context(), clusterctlModule, nil, args...)
+	h.must(err)
+	return string(output)
 }
 
 // tunnel connects the core provider with the server of the hooks, and with nothing else.

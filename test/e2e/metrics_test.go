@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -33,10 +32,7 @@ func TestMetrics_MatchDocumentation(t *testing.T) {
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
 	p := h.start("4.22.0")
 	h.settled("4.22.0-1")
-	settings := &corev1.ConfigMap{}
-	settings.Namespace, settings.Name = namespace, "settings"
-	h.must(h.Delete(t.Context(), settings))
-	h.eventually("the deleted object is recreated", func() error { return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings) })
+	h.recreated("settings")
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	image := string(cluster.Status.Versions[0].Components[1].Image)

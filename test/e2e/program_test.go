@@ -40,22 +40,21 @@ func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 		t.Errorf("holder of the lease: first %q, now %q", leader, now)
 	}
 	first.terminate()
-	h.eventually("the second replica has the lease", func() error {
-		if now := h.leader(); now == leader || now == "" {
-			return fmt.Errorf("the holder is %q", now)
-		}
-		return nil
-	})
-	settings := &corev1.ConfigMap{}
-	settings.Namespace, settings.Name = namespace, "settings"
-	h.must(h.Delete(t.Context(), settings))
-	h.eventually("the second replica recreates the missing object", func() error {
-		return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings)
-	})
+	h.eventually("the second replica has the lease", func() error { return h.succeeded(leader) })
+	h.recreated("settings")
 	second.terminate()
 	if now := h.leader(); now != "" {
 		t.Errorf("after SIGTERM the holder of the lease is still %s", now)
 	}
+}
+
+// recreated deletes an installed ConfigMap, and waits until it exists again.
+func (h *harness) recreated(name string) {
+	h.Helper()
+	configMap := &corev1.ConfigMap{}
+	configMap.Namespace, configMap.Name = namespace, name
+	h.must(h.Delete(h.Context(), configMap))
+	h.eventually("the deleted object is recreated", func() error { return h.Get(h.Context(), client.ObjectKeyFromObject(configMap), configMap) })
 }
 
 // leader returns the holder of the lease; empty if there is none.

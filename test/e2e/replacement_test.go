@@ -53,20 +53,26 @@ func (h *harness) installAsPredecessor(providers ...fixture.Synthetic) {
 	}
 }
 
-// documented returns the lines of the first block of commands after a phrase in a document.
-func documented(t *testing.T, file, phrase string) []string {
+// fenced returns the first block in a language after a phrase in a document.
+func fenced(t *testing.T, file, phrase, language string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(page), phrase)
-	_, text, found := strings.Cut(text, "```sh\n")
-	if !found {
-		t.Fatalf("%s has no commands after %q", file, phrase)
+	_, text, found := strings.Cut(string(page), phrase)
+	_, text, fenced := strings.Cut(text, "```"+language+"\n")
+	if !found || !fenced {
+		t.Fatalf("%s has no block in %s after %q", file, language, phrase)
 	}
-	text, _, _ = strings.Cut(text, "\n```")
-	return strings.Split(text, "\n")
+	text, _, _ = strings.Cut(text, "```")
+	return text
+}
+
+// documented returns the lines of the first block of commands after a phrase in a document.
+func documented(t *testing.T, file, phrase string) []string {
+	t.Helper()
+	return strings.Split(strings.TrimSpace(fenced(t, file, phrase, "sh")), "\n")
 }
 
 // shell runs commands with kubectl as an administrator, and returns their output.

@@ -107,8 +107,7 @@ func (c *cycle) rewriteImages() {
 	c.must(err)
 	text := strings.TrimRight(string(content), " ")
 	for i := range 100 {
-		c.must(os.WriteFile(c.ImagesJSON+".new", []byte(text+strings.Repeat(" ", i%2)), 0o600))
-		c.must(os.Rename(c.ImagesJSON+".new", c.ImagesJSON))
+		c.write(text + strings.Repeat(" ", i%2))
 	}
 }
 
@@ -117,7 +116,6 @@ func (c *cycle) elect() {
 	c.Helper()
 	c.election = election
 	c.crash()
-	<-c.process().Exited
 }
 
 // pauseLeader pauses the program until its lease has expired and the second process leads.
@@ -152,7 +150,6 @@ func (c *cycle) endElection() {
 	c.endSecond()
 	c.election = nil
 	c.crash()
-	<-c.process().Exited
 	c.dropLease() // the new process has no --leader-elect, and does not start while another one holds the lease
 	c.ensureRunning()
 	c.eventually("the program is ready", func() error { return answers(c.process().Health + "/readyz") })

@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,16 +26,23 @@ type walkthrough struct {
 	program string // capi-manifests
 }
 
-func TestKubernetes_Walkthrough(t *testing.T) {
-	k := newKubernetes(t)
-	w := walkthrough{k, filepath.Join(t.TempDir(), "capi-manifests")}
+// newWalkthrough prepares a cluster and writes images.json.
+func newWalkthrough(t *testing.T) walkthrough {
+	t.Helper()
+	w := walkthrough{newKubernetes(t), filepath.Join(t.TempDir(), "capi-manifests")}
 	w.must(fixture.Build(w.Context(), w.program, "../..", "./cmd/capi-manifests"))
 	w.clone()
 	w.bases()
 	w.runBlock("Generate a bundle")
 	w.runBlock("Append them")
 	w.runBlock("Write `images.json`")
-	install := w.block("Write the kustomization")
+	return w
+}
+
+func TestKubernetes_Walkthrough(t *testing.T) {
+	w := newWalkthrough(t)
+	k := w.kubernetes
+	install := documented(t, walkthroughPage, "Write the kustomization")
 	w.command(install[0])
 	p := k.run()
 	for _, command := range install[1:] {
@@ -48,15 +53,15 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 	w.serveCoreWebhooks()
 
 	manifest := filepath.Join(k.folder, "cluster.yaml")
-	w.must(os.WriteFile(manifest, []byte(strings.Replace(w.fenced("Write `cluster.yaml`", "yaml"), "192.168.0.0/16", "192.168.0.0/99", 1)), 0o600))
+	w.must(os.WriteFile(manifest, []byte(strings.Replace(fenced(t, walkthroughPage, "Write `cluster.yaml`", "yaml"), "192.168.0.0/16", "192.168.0.0/99", 1)), 0o600))
 	_, err := k.Cluster.Kubectl(t.Context(), "apply", "-f", manifest)
 	if err == nil || !strings.Contains(err.Error(), "cidrBlocks[0]: Invalid value: \"192.168.0.0/99\": invalid CIDR address") {
 		t.Errorf("an invalid Cluster: %v", err)
 	}
-	w.must(os.WriteFile(manifest, []byte(w.fenced("Write `cluster.yaml`", "yaml")), 0o600))
+	w.must(os.WriteFile(manifest, []byte(fenced(t, walkthroughPage, "Write `cluster.yaml`", "yaml")), 0o600))
 	w.runBlock("The API server calls the webhook")
 
-	w.must(os.WriteFile(filepath.Join(k.folder, "settings.yaml"), []byte(w.fenced("Write `settings.yaml`", "yaml")), 0o600))
+	w.must(os.WriteFile(filepath.Join(k.folder, "settings.yaml"), []byte(fenced(t, walkthroughPage, "Write `settings.yaml`", "yaml")), 0o600))
 	w.runBlock("The installer rolls out a new version")
 	k.settled("1.0.0-2")
 	for _, deployment := range []string{"capi-controller-manager", "capi-kubeadm-control-plane-controller-manager", "capd-controller-manager"} {
@@ -109,29 +114,13 @@ func (w walkthrough) bases() {
 	}
 }
 
-// page returns docs/kubernetes-walkthrough.md.
-func (w walkthrough) fenced(phrase, language string) string {
-	w.Helper()
-	page, err := os.ReadFile("../../docs/kubernetes-walkthrough.md")
-	w.must(err)
-	_, text, found := strings.Cut(string(page), phrase)
-	_, text, fenced := strings.Cut(text, "```"+language+"\n")
-	if !found || !fenced {
-		w.Fatalf("docs/kubernetes-walkthrough.md has no block after %q", phrase)
-	}
-	text, _, _ = strings.Cut(text, "```")
-	return text
-}
+// walkthroughPage is the page with the commands.
+const walkthroughPage = "docs/kubernetes-walkthrough.md"
 
-// block returns the commands of the first block after a phrase.
-func (w walkthrough) block(phrase string) []string {
-	w.Helper()
-	return strings.Split(strings.TrimSpace(w.fenced(phrase, "sh")), "\n")
-}
-
+// runBlock runs the commands of the first block after a phrase.
 func (w walkthrough) runBlock(phrase string) {
 	w.Helper()
-	for _, line := range w.block(phrase) {
+	for _, line := range documented(w.T, walkthroughPage, phrase) {
 		w.command(line)
 	}
 }
@@ -174,32 +163,6 @@ func (w walkthrough) serveCoreWebhooks() {
 	w.Helper()
 	secret := &corev1.Secret{}
 	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service-cert"}, secret))
-	dir, program := w.TempDir(), filepath.Join(w.TempDir(), "corewebhooks")
-	for name, content := range secret.Data {
-		w.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
-	w.must(fixture.Build(w.Context(), program, "../clusterctl/corewebhooks", "."))
-	address := freeAddress(w.T)
-	_, port, err := net.SplitHostPort(address)
-	w.must(err)
-	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+w.Cluster.Kubeconfig)
-	command.SysProcAttr = fixture.EndWithParent()
-	var log strings.Builder
-	command.Stdout, command.Stderr = &log, &log
-	w.must(command.Start())
-	w.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		if w.Failed() {
-			w.Logf("corewebhooks:\n%s", log.String())
-		}
-	})
+	address := fixture.ServeCoreWebhooks(w.T, w.Cluster.Kubeconfig, secret.Data)
 	w.Cluster.Route(types.NamespacedName{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "capi-webhook-service"}, address)
-	w.eventually("the webhooks are served", func() error {
-		connection, err := net.Dial("tcp", address)
-		if err == nil {
-			err = connection.Close()
-		}
-		return err
-	})
 }

@@ -116,8 +116,5 @@ func (b *Bed) WriteImages(images map[string]string) error {
 
 // WriteImagesJSON is WriteImages with any content.
 func (b *Bed) WriteImagesJSON(content string) error {
-	if err := os.WriteFile(b.ImagesJSON+".new", []byte(content), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(b.ImagesJSON+".new", b.ImagesJSON)
+	return fixture.ReplaceFile(b.ImagesJSON, content)
 }

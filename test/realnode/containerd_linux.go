@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 const containerdSocket = "/run/containerd/containerd.sock"
@@ -106,8 +108,5 @@ func writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return fixture.ReplaceFile(path, content)
 }

@@ -11,13 +11,13 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"os"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // NewKey returns a new key for signatures of images.
@@ -54,13 +54,5 @@ func Require(path string, key *signature.Key) error {
 		return err
 	}
 	text := fmt.Sprintf(`{"default": [{"type": "sigstoreSigned", "keyData": %q}]}`, base64.StdEncoding.EncodeToString(public))
-	return ReplaceFile(path, text)
-}
-
-// ReplaceFile replaces a file at once, so that no reader sees a part of it.
-func ReplaceFile(path, text string) error {
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return fixture.ReplaceFile(path, text)
 }
