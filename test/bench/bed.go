@@ -10,10 +10,7 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/controlplane"
@@ -56,10 +53,7 @@ func (b *bed) prepare(ctx context.Context) error {
 	if _, err := b.Prepare(ctx, fixture.Preparation{}); err != nil {
 		return err
 	}
-	operands := &corev1.Namespace{}
-	operands.Name = v1alpha1.OpenShiftNamespaces.Operand
-	privileged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
-	if err := b.Admin.Patch(ctx, operands, privileged); err != nil { // not all providers are made for OpenShift
+	if err := b.AllowAllPods(ctx); err != nil {
 		return err
 	}
 	return b.watch(ctx)

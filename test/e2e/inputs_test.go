@@ -396,9 +396,9 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 // runs returns the number of reconciles of the version controller.
 func (h *harness) runs(p *process) int {
 	h.Helper()
-	body, err := get(p.Metrics + "/metrics")
+	metrics, err := p.ReadMetrics(h.Context())
 	h.must(err)
-	return counted(h, body, `controller_runtime_reconcile_total{controller="version",`)
+	return int(metrics.By("controller_runtime_reconcile_total", "controller")["version"])
 }
 
 // ran waits until the version controller has reconciled more often than before.
@@ -410,18 +410,4 @@ func (h *harness) ran(p *process, before int) {
 		}
 		return nil
 	})
-}
-
-// counted returns the sum of the samples of a metric whose lines have a prefix.
-func counted(h *harness, metrics, prefix string) (sum int) {
-	h.Helper()
-	for text := range strings.Lines(metrics) {
-		if strings.HasPrefix(text, prefix) {
-			var value float64
-			_, err := fmt.Sscan(text[strings.LastIndexByte(text, ' ')+1:], &value)
-			h.must(err)
-			sum += int(value)
-		}
-	}
-	return sum
 }

@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -21,15 +19,6 @@ import (
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
-
-// allowAllPods makes the providers' namespace admit the pods of providers that were not made for OpenShift.
-func (h *harness) allowAllPods() {
-	h.Helper()
-	operands := &corev1.Namespace{}
-	operands.Name = namespace
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
-	h.must(h.Patch(h.Context(), operands, patch))
-}
 
 // TestProviders_InstalledAndRemoved installs real providers with the shipped roles, removes them by a release without
 // them, installs them again and uninstalls everything. It takes OpenShift's bundles, or, without PROVIDERS, the bundles of
@@ -47,7 +36,7 @@ func TestProviders_InstalledAndRemoved(t *testing.T) {
 	cluster := controlplane.Fresh(t)
 	h := connect(t, cluster)
 	h.prepare()
-	h.allowAllPods()
+	h.must(h.AllowAllPods(h.Context()))
 	for _, group := range groups {
 		t.Run(group.Name, func(t *testing.T) {
 			h.in(t).installsAndRemoves(group)

@@ -90,7 +90,7 @@ func newLoneHarness(t *testing.T) *harness {
 // cluster, with nothing set in its environment. `make bench` measures it beside kubectl.
 func TestMemory_SixteenRealProvidersFitInto120MiB(t *testing.T) {
 	h := newLoneHarness(t)
-	h.allowAllPods()
+	h.must(h.AllowAllPods(h.Context()))
 	all := h.releaseSixteen()
 	p := h.start("4.22.0")
 	h.within(10*time.Minute, "all providers are installed", func() error { return h.unsettled("4.22.0-1") })

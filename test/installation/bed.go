@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install"
@@ -73,6 +76,13 @@ func (b *Bed) Prepare(ctx context.Context, preparation fixture.Preparation) (fix
 		return prepared, err
 	}
 	return prepared, os.WriteFile(b.Kubeconfig, kubeconfig, 0o600)
+}
+
+// AllowAllPods makes the providers' namespace admit the pods of providers that were not made for OpenShift.
+func (b *Bed) AllowAllPods(ctx context.Context) error {
+	operands := &corev1.Namespace{}
+	operands.Name = v1alpha1.OpenShiftNamespaces.Operand
+	return b.Admin.Patch(ctx, operands, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
 }
 
 // Close closes the proxy, and the registry that New has started.
