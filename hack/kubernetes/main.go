@@ -8,46 +8,22 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/hack/generated"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
-func main() {
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// run writes the files of the repository at root.
-func run(root string) error {
-	files, err := generate()
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func main() { generated.Main(generate) }
 
 const header = "# SPDX-License-Identifier: Apache-2.0\n# Generated from manifests by make generate.\n"
 
 // generate returns the files by their paths in the repository.
-func generate() (map[string][]byte, error) {
+func generate(string) (map[string][]byte, error) {
 	objects, err := installation(v1alpha1.KubernetesNamespaces)
 	if err != nil {
 		return nil, err

@@ -18,30 +18,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/hack/generated"
 )
 
 //go:generate go run . ../..
 
-func main() {
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// run writes the files of the repository at root.
-func run(root string) error {
-	files, err := generate(root)
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(root, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func main() { generated.Main(generate) }
 
 // generate returns the files by their paths in the repository.
 func generate(root string) (map[string][]byte, error) {
@@ -167,7 +149,7 @@ func dashboardOf(metrics []metric) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-const generated = "# SPDX-License-Identifier: Apache-2.0\n# Generated from manifests/0000_90_cluster-api_02_prometheusrule.yaml by make generate.\n"
+const header = "# SPDX-License-Identifier: Apache-2.0\n# Generated from manifests/0000_90_cluster-api_02_prometheusrule.yaml by make generate.\n"
 
 // alerts returns the PrometheusRule without the annotations of OpenShift's releases, and its
 // groups as a rules file.
@@ -186,5 +168,5 @@ func alerts(source []byte) (rule, rules []byte, err error) {
 		return nil, nil, err
 	}
 	rules, err = yaml.Marshal(content.Spec)
-	return append([]byte(generated), rule...), append([]byte(generated), rules...), err
+	return append([]byte(header), rule...), append([]byte(header), rules...), err
 }
