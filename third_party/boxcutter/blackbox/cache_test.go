@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/go-logr/logr"
@@ -53,6 +52,7 @@ var (
 // the cache remains.
 type stage struct {
 	testing.TB
+	checker
 
 	namespace string
 	// user has all rights.
@@ -65,7 +65,7 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	cluster := controlplane.Shared(t)
 	before := goleak.IgnoreCurrent()
-	s := &stage{TB: t, namespace: cluster.Namespace(t), watches: newWatchProxy()}
+	s := &stage{TB: t, checker: checker{t}, namespace: cluster.Namespace(t), watches: newWatchProxy()}
 	t.Cleanup(func() {
 		s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
 		// Connections stay open for later tests.
@@ -78,22 +78,6 @@ func newStage(t *testing.T) *stage {
 	s.user, err = client.New(cluster.Config, client.Options{})
 	s.must(err)
 	return s
-}
-
-func (s *stage) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
-func (s *stage) eventually(what string, holds func() bool) {
-	s.Helper()
-	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatalf("still not true after %s: %s", waitTimeout, what)
-		}
-	}
 }
 
 // config returns the configuration of a user with the permission to discover kinds only.

@@ -92,6 +92,7 @@ func setFlag(t *testing.T, name, value string) {
 // modelRun is the state of a running sequence.
 type modelRun struct {
 	*rapid.T
+	checker
 	ctx context.Context
 
 	world    *modelWorld
@@ -130,7 +131,7 @@ func newModelRun(
 	ctx context.Context, rt *rapid.T, world *modelWorld, ownership modelOwning, sequence modelSequence, slots []modelSlot,
 ) *modelRun {
 	r := &modelRun{
-		T: rt, ctx: ctx, world: world, sequence: sequence, slots: slots,
+		T: rt, checker: checker{rt}, ctx: ctx, world: world, sequence: sequence, slots: slots,
 		edited: map[modelSlot]bool{}, secured: map[modelSlot]bool{}, stopCache: func() {},
 		rules: modelRules{ownership: ownership, siblings: map[string]bool{}, protection: rapid.SampledFrom([]bctypes.CollisionProtection{
 			boxcutter.CollisionProtectionPrevent, boxcutter.CollisionProtectionIfNoController, boxcutter.CollisionProtectionNone,
@@ -156,13 +157,6 @@ func newModelRun(
 }
 
 func (r *modelRun) stop() { r.stopCache() }
-
-func (r *modelRun) must(err error) {
-	if err != nil {
-		r.Helper()
-		r.Fatal(err)
-	}
-}
 
 // newOwner creates an owner of objects.
 func (r *modelRun) newOwner(name string) client.Object {
@@ -340,15 +334,6 @@ func (r *modelRun) hasten(slot modelSlot, obj *unstructured.Unstructured) {
 	}
 	r.hastened = time.Now()
 	r.patch(obj, fmt.Sprintf(`{"metadata": {"labels": {"added": %q}}}`, r.value()))
-}
-
-func (r *modelRun) eventually(what string, holds func() bool) {
-	r.Helper()
-	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.Fatalf("still not true after %s: %s", waitTimeout, what)
-		}
-	}
 }
 
 // living draws a revision without teardown.
