@@ -109,9 +109,11 @@ func expectError(t *testing.T, err error, want string) {
 
 func TestSpec_Validation(t *testing.T) {
 	c := newClient(t)
-	override := func(name, image string) func(*v1alpha1.ClusterAPI) {
+	override := func(name string, images ...string) func(*v1alpha1.ClusterAPI) {
 		return func(cluster *v1alpha1.ClusterAPI) {
-			cluster.Spec.ImageOverrides = append(cluster.Spec.ImageOverrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(image)})
+			for _, image := range images {
+				cluster.Spec.ImageOverrides = append(cluster.Spec.ImageOverrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(image)})
+			}
 		}
 	}
 	unmanaged := func(names ...string) func(*v1alpha1.ClusterAPI) {
@@ -145,6 +147,7 @@ func TestSpec_Validation(t *testing.T) {
 		{"an override from an IPv6 registry", override("aws", "[::1]:5000/capa@"+digest), ""},
 		{"an override by tag", override("aws", "quay.io/me/capa:latest"), "must be an image reference by digest"},
 		{"an override with half a digest", override("aws", "quay.io/me/capa@sha256:abcd"), "must be an image reference by digest"},
+		{"an override twice", override("aws", "quay.io/me/capa@"+digest, "quay.io/me/capa@"+digest), "Duplicate value"},
 		{"an override without a name", override("", "quay.io/me/capa@"+digest), "spec.imageOverrides[0].name"},
 		{"settings", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", Value: new("")}, {Name: "B", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "token"}}}}, AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "a"}}, Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(2)), Args: []string{"--v=4"}}}), ""},
 		{"settings of a component twice", settings(v1alpha1.ComponentSettings{Name: "aws"}, v1alpha1.ComponentSettings{Name: "aws"}), "Duplicate value"},
@@ -161,14 +164,6 @@ func TestSpec_Validation(t *testing.T) {
 			expectError(t, c.Create(t.Context(), cluster, client.DryRunAll), test.want)
 		})
 	}
-}
-
-func TestImageOverrides_UniqueNames(t *testing.T) {
-	c := newClient(t)
-	cluster := named(v1alpha1.ClusterAPIName)
-	one := v1alpha1.ImageOverride{Name: "aws", Image: v1alpha1.ImageReference("quay.io/me/capa@" + digest)}
-	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{one, one}
-	expectError(t, c.Create(t.Context(), cluster, client.DryRunAll), "Duplicate value")
 }
 
 func TestInstallerMode_DefaultsToManaged(t *testing.T) {

@@ -30,11 +30,7 @@ func pushed(t *testing.T, options registry.Options) (reg *registry.Registry, ref
 	image := registry.MustImage(t, shipped(t, aws(manifests)))
 	reference = reg.MustPush(t, "providers/aws", image)
 	reg.Reset()
-	m, err := image.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reg, reference, m.Layers[0].Digest
+	return reg, reference, layerOf(t, image, 0).Digest
 }
 
 // fails checks that a fetch fails because of missing or wrong bytes, not because of their content.
@@ -150,30 +146,6 @@ func TestRegistry_LayerThatIsAlwaysTruncated(t *testing.T) {
 	fails(t, client(t), reference)
 	if n := reg.Paths()["/v2/providers/aws/blobs/"+layer.String()]; n < 4 {
 		t.Errorf("%d attempts, want more", n)
-	}
-}
-
-func TestRegistry_StalledBodyFails(t *testing.T) {
-	reg, reference, layer := pushed(t, registry.Options{})
-	reg.Fail(registry.Fault{Path: layer.String(), Pause: time.Minute, Chunk: 10})
-	c := client(t)
-	c.Client.Pace, c.Client.Retry.Attempts = fetch.Pace{Silence: 50 * time.Millisecond}, 2
-	start := time.Now()
-	fails(t, c, reference)
-	if d := time.Since(start); d > 10*time.Second {
-		t.Errorf("it took %s", d)
-	}
-}
-
-func TestRegistry_HonoursRetryAfter(t *testing.T) {
-	reg, reference, _ := pushed(t, registry.Options{})
-	reg.Fail(registry.Fault{Path: "/manifests/", Status: 429, Times: 1, Header: http.Header{"Retry-After": {"1"}}})
-	c := client(t)
-	c.Client.Retry.MaxBackoff = 0 // the default
-	start := time.Now()
-	fetches(t, c, reference, from(aws(manifests), reference))
-	if d := time.Since(start); d < time.Second {
-		t.Errorf("it waited %s, want a second", d)
 	}
 }
 

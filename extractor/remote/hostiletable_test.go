@@ -5,8 +5,6 @@ package remote
 import (
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -22,13 +20,11 @@ import (
 // mostCPU is the maximum CPU time for reading any image.
 const mostCPU = 10 * time.Second
 
-// hostileRow is the cost of one hostile image: its bytes in the registry, and the CPU time and the peak of the resident memory of
-// a process that reads only this image.
+// hostileRow is the cost of reading only one hostile image, and its bytes in the registry.
 type hostileRow struct {
 	name, reference string
 	bytes           int64
-	cpu             time.Duration
-	memory          int64
+	cost
 }
 
 // TestRegistry_BoundsHostileImages reads every hostile image of this package's tests in a process of its own, and the ones of
@@ -73,16 +69,9 @@ func pushEach(t *testing.T, reg *registry.Registry, layers map[string]registry.L
 // measure reads the image in a separate process, and fails the test if that costs too much.
 func (r *hostileRow) measure(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "GOGC=50", inOwnProcess+"="+r.reference)
-	out, err := cmd.CombinedOutput()
-	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	var wrong int
-	if _, scanErr := fmt.Sscan(string(out), &r.memory, &wrong); err != nil || scanErr != nil {
-		t.Fatalf("%v, %v: %s", err, scanErr, out)
-	}
-	if r.cpu > mostCPU || r.memory > mostMemory {
-		t.Errorf("%s of CPU time and %d MiB, more than %s or %d MiB", r.cpu, r.memory>>20, mostCPU, mostMemory>>20)
+	r.cost = costOf(t, r.reference)
+	if r.cpu > mostCPU || r.memory > mostMemory || r.complaints != "" {
+		t.Errorf("%s of CPU time and %d MiB, more than %s or %d MiB: %s", r.cpu, r.memory>>20, mostCPU, mostMemory>>20, r.complaints)
 	}
 }
 

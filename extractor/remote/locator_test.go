@@ -5,11 +5,9 @@ package remote
 import (
 	"bytes"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
@@ -110,17 +108,12 @@ func TestLocator_HasNoEffect(t *testing.T) {
 		"layer below the bundle's":      {hinting(t, image, 0, aws(manifests)), from(aws(manifests), "")},
 		"other bundle":                  {hinting(t, image, 1, aws("kind: Other\n")), from(aws(manifests), "")},
 		"derived image, unrelated file": {above(registry.File("capi-manifests/x", "")), from(aws(manifests), "")},
+		"derived image, other layer":    {above(registry.File("usr/bin/manager", "")), from(aws(manifests), "")},
 		"derived image, new bundle":     {above(filesIn(t, root, newer)...), from(newer, "")},
 		"derived image, bundle deleted": {above(registry.Whiteout(root)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := FromImage(t.Context(), test.image, extractor.Origin{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			reads(t, test.image, test.want)
 		})
 	}
 }
@@ -146,14 +139,6 @@ func TestLocator_SecondBundleInTheLayer(t *testing.T) {
 	}
 }
 
-func TestLocator_UnrelatedLayerAbove(t *testing.T) {
-	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Txtar: "-- usr/bin/manager --\n"})
-	got, err := FromImage(t.Context(), hinting(t, image, 0, aws(manifests)), extractor.Origin{})
-	if err != nil || len(got) != 1 {
-		t.Errorf("got %v, %v", got, err)
-	}
-}
-
 // A registry can send any bytes until the digest of the layer is verified. They are not used.
 func TestLocator_RegistryCannotForgeTheBundle(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
@@ -161,20 +146,8 @@ func TestLocator_RegistryCannotForgeTheBundle(t *testing.T) {
 	reference := reg.MustPush(t, "providers/aws", image)
 	lie := squashed(t, 1<<20)
 	lie.Entries[2].Body = strings.Replace(lie.Entries[2].Body, "capa-system", "evil-system", 1)
-	blob, err := registry.MustImage(t, lie).Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := blob[0].Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reg.Fail(registry.Fault{Path: layerOf(t, image, 0).Digest.String(), Body: data})
-	_, err = client(t).Fetch(t.Context(), reference)
+	reg.Fail(registry.Fault{Path: layerOf(t, image, 0).Digest.String(), Body: blobOf(t, lie)})
+	_, err := client(t).Fetch(t.Context(), reference)
 	if _, ok := errors.AsType[*fetch.DigestError](err); !ok || errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("got %v, want a DigestError", err)
 	}

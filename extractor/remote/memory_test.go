@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -58,6 +59,28 @@ func peakOf(references []string) int {
 	}
 	fmt.Println(kib<<10, wrong)
 	return 0
+}
+
+// cost is what reading images takes a process, its peak memory included, and what it reports.
+type cost struct {
+	cpu           time.Duration
+	memory, wrong int
+	complaints    string
+}
+
+// costOf reads images in a process of its own.
+func costOf(t *testing.T, references ...string) cost {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "GOGC=50", inOwnProcess+"="+strings.Join(references, " "))
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	c := cost{cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), complaints: complaints.String()}
+	if _, scanErr := fmt.Sscan(string(out), &c.memory, &c.wrong); err != nil || scanErr != nil {
+		t.Fatalf("%v, %v\n%s", err, scanErr, c.complaints)
+	}
+	return c
 }
 
 // repeated returns an archive of n entries like e, with different names if numbered.
@@ -160,22 +183,14 @@ func boundRelease(t *testing.T, reg *registry.Registry, images map[string]hostil
 		references = append(references, reg.Host()+"/hostile/image@"+digest.String())
 		want++
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "GOGC=50", inOwnProcess+"="+strings.Join(references, " "))
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	var peak, wrong int
-	if _, scanErr := fmt.Sscan(string(out), &peak, &wrong); err != nil || scanErr != nil {
-		t.Fatalf("%v, %v\n%s", err, scanErr, complaints.String())
-	}
-	crowded := strings.Count(complaints.String(), "retrying later")
-	t.Logf("%d hostile images took %d MiB at the peak; %d were refused, %d had to wait", len(references), peak>>20, wrong, crowded)
-	if peak > mostMemory {
+	cost := costOf(t, references...)
+	crowded := strings.Count(cost.complaints, "retrying later")
+	t.Logf("%d hostile images took %d MiB at the peak; %d were refused, %d had to wait", len(references), cost.memory>>20, cost.wrong, crowded)
+	if cost.memory > mostMemory {
 		t.Errorf("the peak is more than %d MiB", mostMemory>>20)
 	}
-	if wrong+crowded != want || strings.Count(complaints.String(), "\n") != crowded {
-		t.Errorf("%d were refused and %d had to wait, of %d\n%.3000s", wrong, crowded, want, complaints.String())
+	if cost.wrong+crowded != want || strings.Count(cost.complaints, "\n") != crowded {
+		t.Errorf("%d were refused and %d had to wait, of %d\n%.3000s", cost.wrong, crowded, want, cost.complaints)
 	}
 }
 

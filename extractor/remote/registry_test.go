@@ -52,6 +52,18 @@ func fetches(t *testing.T, fetcher extractor.Fetcher, reference string, want []e
 	}
 }
 
+// reads checks which bundles an image has.
+func reads(t *testing.T, image v1.Image, want []extractor.Bundle) {
+	t.Helper()
+	got, err := FromImage(t.Context(), image, extractor.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestRegistry_ImageWithoutBundles(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := registry.MustImage(t, registry.Layer{Txtar: "-- capi-manifestsx/metadata.json --\n{}\n-- usr/capi-manifests/metadata.json --\n{}\n"})
@@ -62,13 +74,7 @@ func TestRegistry_UppermostLayerWins(t *testing.T) {
 	newer := aws("kind: Newer\n")
 	entries := append([]registry.Entry{registry.Opaque("capi-manifests")}, filesIn(t, "capi-manifests", newer)...)
 	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Txtar: "-- capi-manifests/manifests --\nold\n"}, registry.Layer{Entries: entries})
-	got, err := FromImage(t.Context(), image, extractor.Origin{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(from(newer, ""), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	reads(t, image, from(newer, ""))
 }
 
 func TestRegistry_DownloadsARepeatedLayerOnce(t *testing.T) {

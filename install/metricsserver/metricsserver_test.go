@@ -228,13 +228,12 @@ func TestServer_ReloadsCertificate(t *testing.T) {
 type profileReader struct {
 	client.Reader
 	profile *configv1.TLSSecurityProfile
-	err     error
 }
 
 func (r *profileReader) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	if server, ok := object.(*configv1.APIServer); ok {
 		server.Spec.TLSSecurityProfile = r.profile
-		return r.err
+		return nil
 	}
 	return fmt.Errorf("%T is not an APIServer", object)
 }
@@ -259,20 +258,5 @@ func TestServer_HonoursTLSProfile(t *testing.T) {
 				t.Errorf("profile %q: a client of at most %s: %v (%s)", test.profile, tls.VersionName(version), err, tls.VersionName(got))
 			}
 		}
-	}
-}
-
-// TestServer_KeepsProfileOnError: while the profile cannot be read, the previous
-// one stays in use.
-func TestServer_KeepsProfileOnError(t *testing.T) {
-	profile := &tlsprofile.Profile{}
-	address := serve(t, metricsserver.Options{Profile: profile}, controlplane.Shared(t).Config)
-	profile.Use(&profileReader{profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}})
-	if _, _, err := served(t, address, tls.VersionTLS12); err == nil {
-		t.Fatal("profile Modern accepts TLS 1.2")
-	}
-	profile.Use(&profileReader{err: fmt.Errorf("the API server is unavailable")})
-	if _, _, err := served(t, address, tls.VersionTLS12); err == nil {
-		t.Error("after an error, TLS 1.2 is accepted")
 	}
 }

@@ -17,8 +17,8 @@ var (
 	names = []string{"webhook.openshift-cluster-api.svc", "webhook.openshift-cluster-api.svc.cluster.local"}
 )
 
-// trusted reports whether a client that trusts a bundle accepts a certificate for the first name.
-func trusted(t *testing.T, bundle []byte, c certificate.Serving, now time.Time) bool {
+// accepts reports whether a client that trusts a bundle accepts a certificate for a host.
+func accepts(t *testing.T, host string, bundle []byte, c certificate.Serving, now time.Time) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -26,7 +26,7 @@ func trusted(t *testing.T, bundle []byte, c certificate.Serving, now time.Time) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: names[0], CurrentTime: now})
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: now})
 	return err == nil
 }
 
@@ -55,7 +55,7 @@ func TestAuthority_RotatesWithoutInterruption(t *testing.T) {
 			}
 			issued++
 		}
-		if !trusted(t, injected, serving, now) {
+		if !accepts(t, names[0], injected, serving, now) {
 			t.Fatalf("day %d: the certificate is rejected", day)
 		}
 		if len(authority.cas) > 2 {

@@ -5,8 +5,6 @@ package servingcert
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -23,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // bed is a cluster with a Service, whose clock and reads of Secrets a test changes.
@@ -124,7 +123,7 @@ func TestIssuer_RenewsCertificates(t *testing.T) {
 		t.Errorf("type %s (-want +got):\n%s", first.Type, diff)
 	}
 	for host, want := range map[string]bool{"webhook.ns.svc": true, "webhook.ns.svc.cluster.local": true, "webhook.other.svc": false} {
-		if accepts(t, host, first) != want {
+		if accepts(t, host, first.Data["ca.crt"], certificate.Serving{Certificate: first.Data["tls.crt"], Key: first.Data["tls.key"]}, start) != want {
 			t.Errorf("a client of %s accepts the certificate: %t", host, !want)
 		}
 	}
@@ -156,19 +155,6 @@ func TestIssuer_RenewsCertificates(t *testing.T) {
 	if bundle := b.secret().Data["ca.crt"]; bytes.Count(bundle, []byte("BEGIN CERTIFICATE")) != 2 {
 		t.Error("the bundle does not have both CAs")
 	}
-}
-
-// accepts reports whether a client that trusts the bundle of a Secret accepts its certificate for a host.
-func accepts(t *testing.T, host string, secret *corev1.Secret) bool {
-	t.Helper()
-	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: start})
-	return err == nil
 }
 
 func TestIssuer_Rejects(t *testing.T) {

@@ -15,16 +15,7 @@ import (
 // crdWith returns a CRD with versions in YAML.
 func crdWith(t *testing.T, scope, versions string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	crd := &unstructured.Unstructured{}
-	content := fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: x.io, scope: %s, names: {kind: X}, versions: %s}", scope, versions)
-	if err := yaml.Unmarshal([]byte(content), &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	decoded, err := Decode(crd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decoded
+	return crdFrom(t, fmt.Sprintf("{group: x.io, scope: %s, names: {kind: X}, versions: %s}", scope, versions))
 }
 
 // versionWith returns a version with the properties of spec, in YAML.

@@ -9,35 +9,6 @@ import (
 	"testing"
 )
 
-func TestCache_EvictsTheLeastRecentlyUsed(t *testing.T) {
-	var c Cache[string, int]
-	c.Add("a", 1, 40, 100)
-	c.Add("b", 2, 40, 100)
-	c.Get("a")
-	c.Add("c", 3, 40, 100)
-	for key, want := range map[string]bool{"a": true, "b": false, "c": true} {
-		if _, found := c.Get(key); found != want {
-			t.Errorf("%s found: %v, want %v", key, found, want)
-		}
-	}
-}
-
-func TestCache_RejectsAValueAboveTheLimit(t *testing.T) {
-	var c Cache[string, int]
-	c.Add("a", 1, 10, 100)
-	c.Add("b", 2, 101, 100)
-	if _, found := c.Get("b"); found {
-		t.Error("b is cached")
-	}
-	if _, found := c.Get("a"); !found {
-		t.Error("a was evicted for a value that is not cached")
-	}
-	c.Add("a", 3, 101, 100)
-	if value, found := c.Get("a"); found {
-		t.Errorf("a still has the replaced value %d", value)
-	}
-}
-
 // The model is a list of (key, weight) pairs, the most recently used one last.
 func TestCache_MatchesAModel(t *testing.T) {
 	type pair struct {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -485,15 +486,26 @@ func (l logins) Resolve(_ context.Context, repository string) (keychain.Credenti
 	return l[host], nil
 }
 
+// authorize challenges requests that are not authorized.
+func authorize(challenge string, authorized func(*http.Request) bool) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		if authorized(req) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
 func TestClient_SendsPasswordsToTheirRegistryOnly(t *testing.T) {
 	s := newStage(t, 1, registry.Options{Username: "robot", Password: "s3cr3t"})
 	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t", Key: "own", Origin: "a test"}}
 	var sent []string
-	s.mirrors[0].Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+	s.mirrors[0].Fail(registry.Fault{Serve: authorize(`Basic realm="mirror"`, func(req *http.Request) bool {
 		sent = append(sent, req.Header.Get("Authorization"))
-		w.Header().Set("WWW-Authenticate", `Basic realm="mirror"`)
-		w.WriteHeader(http.StatusUnauthorized)
-	}})
+		return false
+	})})
 	must(t, s.pull())
 	if !slices.Equal(slices.Compact(sent), []string{""}) {
 		t.Error("a mirror was sent credentials of another registry")
@@ -515,14 +527,7 @@ func TestRedirect_DropsCredentialsForAnotherHost(t *testing.T) {
 		got = req.Header.Clone()
 		_, _ = w.Write(s.content)
 	}})
-	s.own.Fail(registry.Fault{Path: "/manifests/", Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
-		if req.Header.Get("Authorization") == "" {
-			w.Header().Set("WWW-Authenticate", `Basic realm="own"`)
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, req)
-	}})
+	s.own.Fail(registry.Fault{Path: "/manifests/", Serve: authorize(`Basic realm="own"`, func(req *http.Request) bool { return req.Header.Get("Authorization") != "" })})
 	authorized := false
 	s.own.Fail(registry.Fault{Path: "/blobs/", Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
 		authorized = req.Header.Get("Authorization") != ""
@@ -540,12 +545,30 @@ func TestRedirect_DropsCredentialsForAnotherHost(t *testing.T) {
 	}
 }
 
-// redirectDialer is a dialer that resolves every name to an address from a table, checks it, and connects only to the
-// registry of the test, and only by its name.
+// addresses are public and private addresses of hosts.
+var addresses = map[string]string{
+	"registry.example.com": "93.184.216.34", "store.example.com": "93.184.216.35", "inside.example.com": "10.1.2.3", "mirror.example.com": "10.1.2.4",
+}
+
+// redirectDialer is a dialer that resolves every name to its address, checks it, and connects only to the
+// registries of the test, and only by their names.
 type redirectDialer struct {
-	names   map[string]string // name to address
 	connect map[string]string // name with port to the address of its listener
 	refused []string
+}
+
+// insecure configures the name of the registry after renamed.
+const insecure = "[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n"
+
+// renamed gives the registry a name with a public address, and connects to others by their names.
+func (s *stage) renamed(others map[string]string) *redirectDialer {
+	s.Helper()
+	d := &redirectDialer{connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
+	maps.Copy(d.connect, others)
+	s.network(transport.Options{Dial: d.dial})
+	s.conf(insecure)
+	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
+	return d
 }
 
 func (e *redirectDialer) dial(ctx context.Context, control transport.Control, kind, address string) (net.Conn, error) {
@@ -553,7 +576,7 @@ func (e *redirectDialer) dial(ctx context.Context, control transport.Control, ki
 	if err != nil {
 		return nil, err
 	}
-	if err := control(ctx, kind, net.JoinHostPort(e.names[host], port), nil); err != nil {
+	if err := control(ctx, kind, net.JoinHostPort(addresses[host], port), nil); err != nil {
 		e.refused = append(e.refused, address)
 		return nil, err
 	}
@@ -565,11 +588,7 @@ func (e *redirectDialer) dial(ctx context.Context, control transport.Control, ki
 
 func TestRedirect_RejectsAPrivateAddress(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
-	d := &redirectDialer{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3", "mirror.example.com": "10.1.2.4"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
-	s.network(transport.Options{Dial: d.dial})
-	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
-	insecure := "[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n"
-	s.conf(insecure)
+	d := s.renamed(nil)
 	for _, target := range []string{"https://inside.example.com:8443/x", "https://mirror.example.com/x"} {
 		s.own.Heal()
 		s.own.Fail(registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {target}}})
@@ -590,10 +609,7 @@ func TestRedirect_RejectsAPrivateAddress(t *testing.T) {
 
 func TestToken_RejectsAServerAtAPrivateAddress(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
-	d := &redirectDialer{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
-	s.network(transport.Options{Dial: d.dial})
-	s.conf("[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n")
-	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
+	d := s.renamed(nil)
 	s.access.Keychain = logins{"registry.example.com:5000": {Username: "robot", Password: "s3cr3t"}}
 	s.own.Fail(registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="https://inside.example.com/token",service="x"`}}})
 	err := s.pull()
@@ -646,14 +662,9 @@ func TestToken_PostsARefreshToken(t *testing.T) {
 		fmt.Fprint(w, `{"access_token": "t0k3n"}`)
 	}))
 	defer server.Close()
-	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
-		if req.Header.Get("Authorization") != "Bearer t0k3n" {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="`+server.URL+`/token",service="x"`)
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, req)
-	}})
+	s.own.Fail(registry.Fault{Serve: authorize(`Bearer realm="`+server.URL+`/token",service="x"`, func(req *http.Request) bool {
+		return req.Header.Get("Authorization") == "Bearer t0k3n"
+	})})
 	s.access.Keychain = logins{s.own.Host(): {IdentityToken: "r3fr3sh"}}
 	must(t, s.pull())
 	s.access.Keychain = logins{s.own.Host(): {RegistryToken: "t0k3n"}}
@@ -700,16 +711,14 @@ func TestToken_OfRotatedCredentials(t *testing.T) {
 	defer server.Close()
 	var used []string
 	revoked := ""
-	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+	s.own.Fail(registry.Fault{Serve: authorize(`Bearer realm="`+server.URL+`/token",service="x"`, func(req *http.Request) bool {
 		token := req.Header.Get("Authorization")
 		if token == "" || token == revoked {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="`+server.URL+`/token",service="x"`)
-			w.WriteHeader(http.StatusUnauthorized)
-			return
+			return false
 		}
 		used = append(used, token)
-		next.ServeHTTP(w, req)
-	}})
+		return true
+	})})
 	pull := func(user string, tokens ...string) {
 		t.Helper()
 		asked, used = nil, nil

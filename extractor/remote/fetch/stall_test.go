@@ -162,14 +162,9 @@ func TestClient_RetriesATruncatedToken(t *testing.T) {
 		_, _ = io.WriteString(w, answers[0])
 		answers = answers[min(1, len(answers)-1):]
 	}})
-	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
-		if req.Header.Get("Authorization") != "Bearer abc" {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+tokens.Host()+`/token"`)
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, req)
-	}})
+	s.own.Fail(registry.Fault{Serve: authorize(`Bearer realm="http://`+tokens.Host()+`/token"`, func(req *http.Request) bool {
+		return req.Header.Get("Authorization") == "Bearer abc"
+	})})
 	must(t, s.pull())
 }
 

@@ -25,10 +25,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// layerByLibrary reads the layer from the registry at a host with the library that pushes images.
-func (s *stage) layerByLibrary(host string) error {
+// layerByLibrary reads the layer with the library that pushes images.
+func (s *stage) layerByLibrary() error {
 	s.Helper()
-	at, err := name.NewDigest(strings.Replace(s.reference, s.own.Host(), host, 1))
+	at, err := name.NewDigest(s.reference)
 	must(s.T, err)
 	target, err := s.puller.Target(s.Context(), at)
 	must(s.T, err)
@@ -52,17 +52,14 @@ func TestTarget_RejectsAPrivateAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, 0, registry.Options{})
-			d := &redirectDialer{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
-			s.network(transport.Options{Dial: d.dial})
-			insecure := "[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n"
-			s.conf(insecure)
+			d := s.renamed(nil)
 			s.own.Fail(fault)
-			err := s.layerByLibrary("registry.example.com:5000")
+			err := s.layerByLibrary()
 			if _, refused := errors.AsType[*transport.AddressError](err); !refused || !slices.Equal(d.refused, []string{"inside.example.com:8443"}) {
 				t.Errorf("got %v, rejected %v", err, d.refused)
 			}
 			s.conf(insecure + "[[registry]]\nlocation = \"inside.example.com:8443\"\n") // now the configuration names the host
-			err = s.layerByLibrary("registry.example.com:5000")
+			err = s.layerByLibrary()
 			if err == nil || !strings.Contains(err.Error(), "does not connect") {
 				t.Errorf("got %v, want the address to be accepted", err)
 			}
@@ -73,13 +70,8 @@ func TestTarget_RejectsAPrivateAddress(t *testing.T) {
 func TestTarget_DropsCredentialsForAnotherHost(t *testing.T) {
 	s := newStage(t, 0, registry.Options{Username: "robot", Password: "s3cr3t"})
 	store := registry.New(t, registry.Options{})
-	d := &redirectDialer{
-		names:   map[string]string{"registry.example.com": "93.184.216.34", "store.example.com": "93.184.216.35"},
-		connect: map[string]string{"registry.example.com:5000": s.own.Host(), "store.example.com:5000": store.Host()},
-	}
-	s.network(transport.Options{Dial: d.dial})
+	s.renamed(map[string]string{"store.example.com:5000": store.Host()})
 	s.access.Keychain = robot{}
-	s.conf("[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n")
 	var got http.Header
 	store.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
 		got = req.Header.Clone()
@@ -90,7 +82,7 @@ func TestTarget_DropsCredentialsForAnotherHost(t *testing.T) {
 		authorized = req.Header.Get("Authorization") != ""
 		http.Redirect(w, req, "http://store.example.com:5000/signed?signature=x", http.StatusTemporaryRedirect)
 	}})
-	must(t, s.layerByLibrary("registry.example.com:5000"))
+	must(t, s.layerByLibrary())
 	if !authorized || got == nil || got.Get("Authorization") != "" || got.Get("Cookie") != "" {
 		t.Errorf("credentials sent to the registry: %t; the other host got %v", authorized, got)
 	}
@@ -173,14 +165,21 @@ func TestClient_Challenges(t *testing.T) {
 			must(t, s.pull())
 			want, err := image.Digest()
 			must(t, err)
-			tag, err := name.NewTag(s.own.Host() + "/release/tagged:v1")
-			must(t, err)
+			tag := s.tag("tagged:v1")
 			if got, err := s.puller.Resolve(t.Context(), tag, 4<<20); err != nil || got != want {
 				t.Errorf("the tag: got %s, %v, want %s", got, err, want)
 			}
 			must(t, s.push(tag.Context().Tag("v2"), image))
 		})
 	}
+}
+
+// tag returns a tag in the registry.
+func (s *stage) tag(path string) name.Tag {
+	s.Helper()
+	tag, err := name.NewTag(s.own.Host() + "/release/" + path)
+	must(s.T, err)
+	return tag
 }
 
 // push writes an image with a library.
@@ -214,11 +213,7 @@ func TestTarget_ScopesOfTokens(t *testing.T) {
 	s.access.Keychain = robot{}
 	scopes := s.tokenServer(challenges["quoted"])
 	must(t, s.pull())
-	from, err := name.NewTag(s.own.Host() + "/release/base:v1")
-	must(t, err)
-	tag, err := name.NewTag(s.own.Host() + "/release/copy:v1")
-	must(t, err)
-	must(t, s.push(tag, mountable{image, from}))
+	must(t, s.push(s.tag("copy:v1"), mountable{image, s.tag("base:v1")}))
 	want := []string{
 		"repository:release/aws:pull", "repository:release/copy:pull,push", "repository:release/copy:pull,push repository:release/base:pull",
 	}
@@ -231,19 +226,12 @@ func TestTarget_ScopesOfTokens(t *testing.T) {
 func TestTarget_CredentialsForWritesOnly(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	s.access.Keychain = robot{}
-	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+	s.own.Fail(registry.Fault{Serve: authorize(`Basic realm="x"`, func(req *http.Request) bool {
 		user, password, _ := req.BasicAuth()
-		if req.Method == http.MethodGet || req.Method == http.MethodHead || user == "robot" && password == "s3cr3t" {
-			next.ServeHTTP(w, req)
-			return
-		}
-		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
-		w.WriteHeader(http.StatusUnauthorized)
-	}})
+		return req.Method == http.MethodGet || req.Method == http.MethodHead || user == "robot" && password == "s3cr3t"
+	})})
 	must(t, s.pull())
-	tag, err := name.NewTag(s.own.Host() + "/release/new:v1")
-	must(t, err)
-	must(t, s.push(tag, registry.MustImage(t, registry.Layer{Txtar: "-- pushed --\n"})))
+	must(t, s.push(s.tag("new:v1"), registry.MustImage(t, registry.Layer{Txtar: "-- pushed --\n"})))
 }
 
 // A token can expire during a push: the body of the request is sent again.
@@ -275,9 +263,7 @@ func TestTarget_RenewsTokens(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}})
-	tag, err := name.NewTag(s.own.Host() + "/release/new:v1")
-	must(t, err)
-	must(t, s.push(tag, registry.MustImage(t, registry.Layer{Txtar: "-- pushed --\n"})))
+	must(t, s.push(s.tag("new:v1"), registry.MustImage(t, registry.Layer{Txtar: "-- pushed --\n"})))
 	if len(expired) != 1 || tokens < 2 {
 		t.Errorf("%d tokens expired, %d were requested", len(expired), tokens)
 	}
@@ -288,9 +274,7 @@ func TestTarget_SlowUploads(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	must(t, s.pull())
 	s.puller.Pace.Silence = time.Second
-	tag, err := name.NewTag(s.own.Host() + "/release/slow:v1")
-	must(t, err)
-	target, err := s.puller.Target(t.Context(), tag)
+	target, err := s.puller.Target(t.Context(), s.tag("slow:v1"))
 	must(t, err)
 	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
 		if _, err := io.Copy(io.Discard, req.Body); err == nil {

@@ -4,16 +4,12 @@ package transport
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,8 +20,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -197,11 +196,7 @@ func secure(t *testing.T) (host, bundle string) {
 	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return server.Listener.Addr().String(), pemOf(server.Certificate().Raw)
-}
-
-func pemOf(certificate []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
+	return server.Listener.Addr().String(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
 // get returns the body of a response.
@@ -304,11 +299,11 @@ func TestReadCertsDirs(t *testing.T) {
 	host, bundle := secure(t)
 	dir := t.TempDir()
 	own := filepath.Join(dir, host)
-	certificate, key := client(t)
+	issued, _ := issue(t)
 	if err := os.Mkdir(own, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"ca.crt": bundle, "us.cert": certificate, "us.key": key, "bad.crt": "no certificate", "alone.cert": certificate} {
+	for name, text := range map[string]string{"ca.crt": bundle, "us.cert": string(issued.Certificate), "us.key": string(issued.Key), "bad.crt": "no certificate", "alone.cert": string(issued.Certificate)} {
 		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -333,18 +328,14 @@ func TestReadCertsDirs(t *testing.T) {
 	}
 }
 
-// client creates a client certificate with its key.
-func client(t *testing.T) (certificate, key string) {
+// issue returns a certificate, and its authority that no server uses.
+func issue(t *testing.T) (issued certificate.Serving, authority string) {
 	t.Helper()
-	server := httptest.NewUnstartedServer(nil)
-	server.StartTLS()
-	defer server.Close()
-	pair := server.TLS.Certificates[0]
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	issued, bundle, err := certificate.NewServing(time.Now().Add(time.Hour), "client.example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pemOf(pair.Certificate[0]), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return issued, string(bundle)
 }
 
 // TestCAs_NamesOfAHost: the port of HTTPS can be left out in a key.
@@ -385,7 +376,8 @@ func TestCAs_MergeKeepsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := ParseCAs(nil, map[string]string{strings.Replace(host, ":", "..", 1): another(t)})
+	_, other := issue(t)
+	two, err := ParseCAs(nil, map[string]string{strings.Replace(host, ":", "..", 1): other})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,19 +396,4 @@ func TestCAs_MergeKeepsAll(t *testing.T) {
 	if _, err := get(t, n, "https://"+host, Route{}); err == nil {
 		t.Error("without CAs, the server is trusted")
 	}
-}
-
-// another returns the certificate of an authority that no server uses.
-func another(t *testing.T) string {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pemOf(der)
 }
