@@ -146,7 +146,7 @@ func TestLocator_RegistryCannotForgeTheBundle(t *testing.T) {
 	reference := reg.MustPush(t, "providers/aws", image)
 	lie := squashed(t, 1<<20)
 	lie.Entries[2].Body = strings.Replace(lie.Entries[2].Body, "capa-system", "evil-system", 1)
-	reg.Fail(registry.Fault{Path: layerOf(t, image, 0).Digest.String(), Body: blobOf(t, lie)})
+	reg.Fail(registry.Fault{Path: layerOf(t, image, 0).Digest.String(), Body: registry.Content(t, registry.MustImage(t, lie), 0)})
 	_, err := client(t).Fetch(t.Context(), reference)
 	if _, ok := errors.AsType[*fetch.DigestError](err); !ok || errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("got %v, want a DigestError", err)

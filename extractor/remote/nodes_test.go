@@ -423,7 +423,8 @@ func TestRegistry_ReadsWhatNodesRead(t *testing.T) {
 	for _, test := range nodesCases {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRawRegistry(t)
-			bundle, other := blobOf(t, shipped(t, aws(manifests))), blobOf(t, registry.Layer{Txtar: "-- usr/bin/manager --\nELF\n"})
+			image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Txtar: "-- usr/bin/manager --\nELF\n"})
+			bundle, other := registry.Content(t, image, 0), registry.Content(t, image, 1)
 			reference := test.push(t, r, bundle, other)
 			nodes := nodesRead(t, reference)
 			if (nodes == nil) != (test.says == "" || test.stricter != "") {
@@ -444,23 +445,4 @@ func TestRegistry_ReadsWhatNodesRead(t *testing.T) {
 			}
 		})
 	}
-}
-
-// blobOf returns the blob of a layer.
-func blobOf(t testing.TB, layer registry.Layer) []byte {
-	image := registry.MustImage(t, layer)
-	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := layers[0].Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer body.Close()
-	raw, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
 }

@@ -16,7 +16,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"io"
 	"maps"
 	"math/big"
 	"testing"
@@ -29,6 +28,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
+	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 // The annotations that cosign writes for certificates and transparency logs.
@@ -108,15 +108,7 @@ func signingTime() time.Time { return time.Now().Add(-24 * time.Hour) }
 // signWith stores a signature by a key with annotations. They can depend on the payload and the signature.
 func (f *fixture) signWith(key *ecdsa.PrivateKey, annotations func(payload []byte, signature string) map[string]string) {
 	f.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		f.Fatal(err)
-	}
-	parsed, err := ParseKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	signed, err := parsed.Attach(nil, f.name(), digestOfImage(f.T, f.image))
+	signed, err := parsed(f.T, key).Attach(nil, f.name(), digestOfImage(f.T, f.image))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -124,18 +116,7 @@ func (f *fixture) signWith(key *ecdsa.PrivateKey, annotations func(payload []byt
 	if err != nil {
 		f.Fatal(err)
 	}
-	layer, err := signed.LayerByDigest(manifest.Layers[0].Digest)
-	if err != nil {
-		f.Fatal(err)
-	}
-	body, err := layer.Compressed()
-	if err != nil {
-		f.Fatal(err)
-	}
-	payload, err := io.ReadAll(body)
-	if err != nil {
-		f.Fatal(err)
-	}
+	payload := registry.Content(f.T, signed, 0)
 	all := maps.Clone(manifest.Layers[0].Annotations)
 	maps.Copy(all, annotations(payload, all[AnnotationSignature]))
 	attachment, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),

@@ -8,10 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -134,20 +131,8 @@ func (s *signedImage) putImage(t *testing.T, image v1.Image, tag, manifest, laye
 		t.Fatal(err)
 	}
 	s.put(manifest, "manifests/"+cmp.Or(tag, digestOfImage(t, image).String()), raw, string(parsed.MediaType))
-	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, l := range layers {
-		body, err := l.Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(body)
-		if err := errors.Join(err, body.Close()); err != nil {
-			t.Fatal(err)
-		}
-		s.put(layer, "blobs/"+parsed.Layers[n].Digest.String(), content, "application/octet-stream")
+	for n, described := range parsed.Layers {
+		s.put(layer, "blobs/"+described.Digest.String(), registry.Content(t, image, n), "application/octet-stream")
 	}
 }
 
@@ -236,14 +221,7 @@ func (p *pacedContent) Close() error { return nil }
 // most a minute if the registry itself is sound, and at most 90 seconds until an error if it stalls too.
 func TestVerified_BoundsStalls(t *testing.T) {
 	key := newKey(t)
-	public, err := key.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := policy.Parse("policy.json", fmt.Appendf(nil, `{"default": [{"type": "sigstoreSigned", "keyData": %q}]}`, base64.StdEncoding.EncodeToString(public)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := (&fixture{T: t}).signedBy(key)
 	for _, size := range []int{10 << 10, 512 << 10, 10 << 20} {
 		image := newSignedImage(t, key, size, max(size, 512<<10), "", "")
 		for _, step := range steps {
@@ -318,14 +296,7 @@ func (n *network) client(t *testing.T, fault stall, broken, sound int) *fetch.Cl
 // were the only one, although they wait for each other: for tokens, for requests to a host, and for layers.
 func TestVerified_BoundsStallsOfManyImages(t *testing.T) {
 	key := newKey(t)
-	public, err := key.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := policy.Parse("policy.json", fmt.Appendf(nil, `{"default": [{"type": "sigstoreSigned", "keyData": %q}]}`, base64.StdEncoding.EncodeToString(public)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := (&fixture{T: t}).signedBy(key)
 	const concurrent = 20
 	faults := slices.DeleteFunc(slices.Clone(stallsTable), func(fault stall) bool { return !fault.silent && !fault.part && fault.chunk != 16<<10 })
 	for kind, layerName := range map[string]func(n int) string{

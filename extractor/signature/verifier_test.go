@@ -42,6 +42,12 @@ func newKey(t *testing.T) *Key {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsed(t, private)
+}
+
+// parsed returns a private key as it is read from a file.
+func parsed(t *testing.T, private *ecdsa.PrivateKey) *Key {
+	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package registry
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -97,6 +98,24 @@ func MustImage(t testing.TB, layers ...Layer) v1.Image {
 		t.Fatal(err)
 	}
 	return image
+}
+
+// Content returns the bytes of the n-th layer of an image, as a registry has them.
+func Content(t testing.TB, image v1.Image, n int) []byte {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := layers[n].Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(body)
+	if err := errors.Join(err, body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // Format is the format of an image. The zero value is OCI for linux/amd64.

@@ -69,12 +69,7 @@ func newStage(t *testing.T, mirrors int, options registry.Options) *stage {
 	manifest, err := image.Manifest()
 	must(t, err)
 	s.layer = manifest.Layers[0]
-	layers, err := image.Layers()
-	must(t, err)
-	body, err := layers[0].Compressed()
-	must(t, err)
-	s.content, err = io.ReadAll(body)
-	must(t, errors.Join(err, body.Close()))
+	s.content = registry.Content(t, image, 0)
 	for n := range mirrors {
 		s.mirrors = append(s.mirrors, registry.New(t, registry.Options{Address: fmt.Sprintf("127.0.0.%d:0", n+2)}))
 		s.mirrors[n].MustPush(t, "mirrored/aws", image)
