@@ -4,8 +4,6 @@ package registryconfig_test
 
 import (
 	"context"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,10 +22,7 @@ import (
 // TestRegistries_ErrorsNameThePlace pulls from registries that fail, each in its way: the next step names an object that the cluster
 // has, and no kind of OpenShift in any other cluster.
 func TestRegistries_ErrorsNameThePlace(t *testing.T) {
-	unknown := httptest.NewUnstartedServer(http.NotFoundHandler())
-	unknown.Config.ErrorLog = log.New(io.Discard, "", 0) // rejected handshakes
-	unknown.StartTLS()
-	defer unknown.Close()
+	unknown, _, _ := tlsServer(t)
 	private := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer private.Close()
 	hosts := map[string]string{}

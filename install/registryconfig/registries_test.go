@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
@@ -219,14 +220,30 @@ func TestRegistries_Proxy(t *testing.T) {
 	}
 }
 
+// tlsServer returns a server, and the key and the content of the entry for its CA.
+func tlsServer(t *testing.T) (server *httptest.Server, host, ca string) {
+	t.Helper()
+	server = httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // rejected handshakes
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server, strings.Replace(server.Listener.Addr().String(), ":", "..", 1), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+}
+
+// get requests a URL with settings, and ends their connections.
+func get(t *testing.T, settings fetch.Settings, url string) error {
+	t.Helper()
+	defer settings.Transport.Close()
+	response, err := settings.Transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
 // TestRegistries_TrustsTheCAsOfTheCluster: additionalTrustedCA has CAs of single registries, trustedCA of the proxy those for all.
 func TestRegistries_TrustsTheCAsOfTheCluster(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	defer server.Close()
-	host := strings.Replace(server.Listener.Addr().String(), ":", "..", 1)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	server, host, ca := tlsServer(t)
 	for name, test := range map[string]struct {
 		objects objects
 		trusted bool
@@ -243,17 +260,8 @@ func TestRegistries_TrustsTheCAsOfTheCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer settings.Transport.Close()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := settings.Transport.RoundTrip(request)
-			if (err == nil) != test.trusted {
+			if err := get(t, settings, server.URL); (err == nil) != test.trusted {
 				t.Errorf("got %v", err)
-			}
-			if err == nil {
-				response.Body.Close()
 			}
 		})
 	}
@@ -296,10 +304,7 @@ func TestRegistries_ReadAgainAfterInvalidate(t *testing.T) {
 
 // TestRegistries_OfANamespace: a cluster without OpenShift's APIs has the configuration in a Secret and a ConfigMap.
 func TestRegistries_OfANamespace(t *testing.T) {
-	server := httptest.NewTLSServer(http.NotFoundHandler())
-	defer server.Close()
-	host := strings.Replace(server.Listener.Addr().String(), ":", "..", 1)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	server, host, ca := tlsServer(t)
 	secret, config := &corev1.Secret{}, &corev1.ConfigMap{}
 	secret.Namespace, secret.Name = "installer", registryconfig.PullSecretName
 	secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"quay.io": {"username": "robot"}}}`)}
@@ -316,22 +321,15 @@ func TestRegistries_OfANamespace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer settings.Transport.Close()
 			if got := sourcesOf(t, settings.Mirrors, "quay.io/a/b"); got != "m.example.com/a/b quay.io/a/b" {
 				t.Errorf("sources %s", got)
 			}
 			if found, err := settings.Keychain.Resolve(t.Context(), "quay.io/a/b"); err != nil || found.Username != "robot" {
 				t.Errorf("credentials of %q, %v", found.Username, err)
 			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-			if err != nil {
-				t.Fatal(err)
+			if err := get(t, settings, server.URL); err != nil {
+				t.Error(err)
 			}
-			response, err := settings.Transport.RoundTrip(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response.Body.Close()
 		})
 	}
 }
