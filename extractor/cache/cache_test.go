@@ -474,23 +474,6 @@ func TestStore_RemovesTemporaryFilesOfKilledProcesses(t *testing.T) {
 	}
 }
 
-func TestCached_CallersShareAFetch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		next := &shelf{}
-		slow := fetcher(func(ctx context.Context, reference string) ([]extractor.Bundle, error) {
-			time.Sleep(time.Second)
-			return next.Fetch(ctx, reference)
-		})
-		cached := &cache.Cached{Next: slow}
-		var group sync.WaitGroup
-		for range 10 {
-			group.Go(func() { fetch(t, t.Context(), cached, full) })
-		}
-		group.Wait()
-		next.expect(t, 1)
-	})
-}
-
 // patient is a Fetcher that takes a second, unless its context ends.
 type patient struct {
 	shelf
