@@ -34,13 +34,13 @@ type celField struct {
 var celFields = map[schema.GroupKind][]celField{
 	object.MutatingWebhookConfiguration:   {webhookCondition},
 	object.ValidatingWebhookConfiguration: {webhookCondition},
-	validatingPolicyKind: {
+	object.ValidatingAdmissionPolicy: {
 		policyCondition, policyVariable,
 		{list: "spec.validations[]", field: "expression", returns: celBool},
 		{list: "spec.validations[]", field: "messageExpression", returns: celString, lacksAuthorizer: true},
 		{list: "spec.auditAnnotations[]", field: "valueExpression", returns: append(celString, cel.NullType)},
 	},
-	mutatingPolicyKind: {
+	object.MutatingAdmissionPolicy: {
 		policyCondition, policyVariable,
 		{list: "spec.mutations[].jsonPatch", field: "expression", returns: (&patch.JSONPatchCondition{}).ReturnTypes(), patches: true},
 		{list: "spec.mutations[].applyConfiguration", field: "expression", returns: (&patch.ApplyConfigurationCondition{}).ReturnTypes(), patches: true},
@@ -84,7 +84,7 @@ func checkExpressions(o *contract.Object) (findings []contract.Finding) {
 		return plugincel.NewCompositedCompiler(celEnvironment())
 	})
 	for _, field := range fields {
-		for _, item := range fieldsAt(o.Value, steps(field.list)) {
+		for _, item := range fieldsAt(o.Value, field.list) {
 			expression := celExpression{item.At(field.field), item.At("name").Text(), field.returns}
 			if expression.GetExpression() == "" {
 				continue // reported by another rule

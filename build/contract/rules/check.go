@@ -11,6 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // eachObject returns a check of all objects.
@@ -158,3 +159,69 @@ func explain(problem *field.Error) string {
 
 // contracts are the contracts that Cluster API supports, newest first.
 var contracts = capicontract.Supported()
+
+// fieldsAt returns the values at a path; empty for the value itself. A step with [] stands for all items of a list: "ports[].protocol".
+func fieldsAt(v contract.Value, path string) (all []contract.Value) {
+	if path == "" {
+		return []contract.Value{v}
+	}
+	step, rest, _ := strings.Cut(path, ".")
+	name, isList := strings.CutSuffix(step, "[]")
+	if !isList {
+		return fieldsAt(v.At(name), rest)
+	}
+	for _, item := range v.At(name).Items() {
+		all = append(all, fieldsAt(item, rest)...)
+	}
+	return all
+}
+
+// eachTemplateFile returns a check of all templates whose file names have a prefix.
+func eachTemplateFile(prefix string, check func(*contract.Template) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, t := range b.Release.Templates {
+			if !strings.HasPrefix(t.File, prefix) {
+				continue
+			}
+			for _, f := range check(t) {
+				findings = append(findings, t.InFile(f))
+			}
+		}
+		return findings
+	}
+}
+
+// ofProviders returns a check that ignores bundles that install no provider.
+func ofProviders(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		if !b.IsProvider() {
+			return nil
+		}
+		return check(b)
+	}
+}
+
+// eachWebhook returns a check of all admission webhooks.
+func eachWebhook(check func(webhook contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
+			for _, webhook := range o.At("webhooks").Items() {
+				findings = append(findings, check(webhook)...)
+			}
+		}
+		return findings
+	}
+}
+
+func checkUnique(b *contract.Bundle) (findings []contract.Finding) {
+	first := map[object.Identity]*contract.Object{}
+	for _, o := range b.Objects {
+		id := o.Identity()
+		if other, twice := first[id]; twice && o.Name != "" {
+			findings = append(findings, o.Finding("already defined on line %d", other.Line()))
+			continue
+		}
+		first[id] = o
+	}
+	return findings
+}

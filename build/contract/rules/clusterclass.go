@@ -356,3 +356,11 @@ func checkVariableValue(value, schema contract.Value) (findings []contract.Findi
 	}
 	return findings
 }
+
+// canEqual reports whether two texts are equal, or depend on different variables.
+func canEqual(a, b string) bool {
+	ofA, ofB := contract.VariablesOf(a), contract.VariablesOf(b)
+	return a == b || len(ofA) > 0 && len(ofB) > 0 && !slices.Equal(ofA, ofB)
+}
+
+const clusterClass = "ClusterClass"

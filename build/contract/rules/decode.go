@@ -183,3 +183,32 @@ func typesOf(add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	}
 	return types
 }
+
+// checkNoLongerServed finds a version of a kind that Kubernetes has removed.
+func checkNoLongerServed(o *contract.Object) []contract.Finding {
+	version := o.At("apiVersion")
+	if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
+		return nil
+	}
+	return []contract.Finding{version.Finding("%s is no longer served", version.Text())}
+}
+
+// removed are versions that Kubernetes no longer serves, with the kinds if some are still served.
+var removed = map[string][]string{
+	"apiextensions.k8s.io/v1beta1":         nil,
+	"admissionregistration.k8s.io/v1beta1": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+	"apiregistration.k8s.io/v1beta1":       nil,
+	"apps/v1beta1":                         nil,
+	"apps/v1beta2":                         nil,
+	"autoscaling/v2beta1":                  nil,
+	"autoscaling/v2beta2":                  nil,
+	"batch/v1beta1":                        nil,
+	"coordination.k8s.io/v1beta1":          {"Lease"},
+	"extensions/v1beta1":                   nil,
+	"networking.k8s.io/v1beta1":            {"Ingress", "IngressClass"},
+	"policy/v1beta1":                       nil,
+	"rbac.authorization.k8s.io/v1alpha1":   nil,
+	"rbac.authorization.k8s.io/v1beta1":    nil,
+	"scheduling.k8s.io/v1alpha1":           nil,
+	"scheduling.k8s.io/v1beta1":            {"PriorityClass"},
+}

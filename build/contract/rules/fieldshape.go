@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -117,13 +119,13 @@ var (
 		},
 		object.ConfigMap: {{"data", configKeys}, {"binaryData", configKeys}, {"", keyTwice}},
 		object.Secret:    {{"data", configKeys}, {"stringData", configKeys}},
-		validatingPolicyKind: append(policyShapes,
+		object.ValidatingAdmissionPolicy: append(policyShapes,
 			fieldShape{"spec", validations},
 			fieldShape{"spec.validations[]", required("expression")},
 			fieldShape{"spec.validations[].message", format(oneLine)},
 			fieldShape{"spec.auditAnnotations[]", required("key", "valueExpression")},
 		),
-		mutatingPolicyKind: append(policyShapes,
+		object.MutatingAdmissionPolicy: append(policyShapes,
 			fieldShape{"spec", required("mutations", "reinvocationPolicy")},
 			fieldShape{"spec.mutations[]", required("patchType")},
 			fieldShape{"spec.mutations[]", exactlyOne("jsonPatch", "applyConfiguration")},
@@ -174,20 +176,13 @@ func checkShapes(o *contract.Object) (findings []contract.Finding) {
 
 func outOfShape(v contract.Value, shapes []fieldShape) (findings []contract.Finding) {
 	for _, shape := range shapes {
-		for _, found := range fieldsAt(v, steps(shape.path)) {
+		for _, found := range fieldsAt(v, shape.path) {
 			if found.Exists() {
 				findings = append(findings, shape.check(found)...)
 			}
 		}
 	}
 	return findings
-}
-
-func steps(path string) []string {
-	if path == "" {
-		return nil
-	}
-	return strings.Split(path, ".")
 }
 
 // format makes a check of a text.
@@ -532,4 +527,13 @@ func downwardResource(text string) []string {
 		return nil
 	}
 	return []string{"want limits or requests of cpu, memory or ephemeral-storage, such as limits.cpu"}
+}
+
+func invalidAnnotations(v contract.Value) (findings []contract.Finding) {
+	for _, problem := range apivalidation.ValidateAnnotations(v.StringMap(), field.NewPath("annotations")) {
+		if !contract.HasVariable(problem.Error()) {
+			findings = append(findings, v.Finding("%s", explain(problem)))
+		}
+	}
+	return findings
 }

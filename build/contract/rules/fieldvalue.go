@@ -31,7 +31,6 @@ func between(path string, least, most int) fieldLimit {
 }
 
 const (
-	maxPort  = 65535
 	maxInt32 = 1<<31 - 1
 	// maxFileMode is 0777.
 	maxFileMode = 511
@@ -119,12 +118,12 @@ var (
 		object.ValidatingWebhookConfiguration: webhookLimits,
 		object.RoleBinding:                    append(bindingLimits, oneOf("roleRef.kind", "Role", "ClusterRole")),
 		object.ClusterRoleBinding:             append(bindingLimits, oneOf("roleRef.kind", "ClusterRole")),
-		validatingPolicyKind: {
+		object.ValidatingAdmissionPolicy: {
 			oneOf("spec.failurePolicy", "Fail", "Ignore"),
 			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
 			oneOf("spec.validations[].reason", "Forbidden", "Invalid", "RequestEntityTooLarge"),
 		},
-		mutatingPolicyKind: {
+		object.MutatingAdmissionPolicy: {
 			oneOf("spec.failurePolicy", "Fail", "Ignore"),
 			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
 			oneOf("spec.matchConstraints.resourceRules[].operations[]", "*", "CREATE", "UPDATE", "CONNECT"),
@@ -154,7 +153,7 @@ func checkFieldValues(o *contract.Object) (findings []contract.Finding) {
 
 func outsideLimits(v contract.Value, limits []fieldLimit) (findings []contract.Finding) {
 	for _, limit := range limits {
-		for _, field := range fieldsAt(v, strings.Split(limit.path, ".")) {
+		for _, field := range fieldsAt(v, limit.path) {
 			if problem := limit.problem(field.Text()); field.Exists() && problem != "" {
 				findings = append(findings, field.Finding("invalid value %q: want %s", field.Text(), problem))
 			}
@@ -184,21 +183,4 @@ func (l fieldLimit) problem(text string) string {
 		return "at most " + strconv.Itoa(l.most)
 	}
 	return ""
-}
-
-// fieldsAt returns the values at a path. A step with [] stands for all items of a list.
-func fieldsAt(v contract.Value, path []string) []contract.Value {
-	if len(path) == 0 {
-		return []contract.Value{v}
-	}
-	name, isList := strings.CutSuffix(path[0], "[]")
-	at := v.At(name)
-	if !isList {
-		return fieldsAt(at, path[1:])
-	}
-	var all []contract.Value
-	for _, item := range at.Items() {
-		all = append(all, fieldsAt(item, path[1:])...)
-	}
-	return all
 }

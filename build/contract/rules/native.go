@@ -133,16 +133,6 @@ func checkContainer(container contract.Value, volumes map[string]bool) (findings
 	return slices.Concat(findings, checkHandlers(container), checkPorts(container), checkEnv(container), checkRequests(container))
 }
 
-// portNamed returns the port of a container with a name; it does not exist if the container declares none.
-func portNamed(container contract.Value, name string) contract.Value {
-	for _, port := range container.At("ports").Items() {
-		if port.At("name").Text() == name {
-			return port
-		}
-	}
-	return contract.Value{}
-}
-
 // checkService finds ports that the API server rejects.
 func checkService(o *contract.Object) (findings []contract.Finding) {
 	ports := o.At("spec", "ports")

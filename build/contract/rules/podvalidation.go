@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+const maxPort = 65535
+
 // The values of pods that the API server's validation rejects, although each field is valid by its schema
 // (pkg/apis/core/validation in Kubernetes 1.34).
 
@@ -256,4 +258,14 @@ func checkDisruptionBudget(o *contract.Object) []contract.Finding {
 		return []contract.Finding{most.Finding("minAvailable and maxUnavailable are both set")}
 	}
 	return nil
+}
+
+// portNamed returns the port of a container with a name; it does not exist if the container declares none.
+func portNamed(container contract.Value, name string) contract.Value {
+	for _, port := range container.At("ports").Items() {
+		if port.At("name").Text() == name {
+			return port
+		}
+	}
+	return contract.Value{}
 }

@@ -3,10 +3,14 @@
 package rules
 
 import (
+	"context"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -149,4 +153,44 @@ func schemaOf(schema contract.Value, path string) contract.Value {
 	}
 	found, _ := contract.SchemaField(schema, indexOrKey.ReplaceAllString(path, "[]"))
 	return found
+}
+
+// checkValid does the same as the API server when a CRD is created: it decodes, defaults and validates it. Another rule
+// reports CRDs that cannot be decoded.
+//
+// The API server answers a request whose validation panics with an error, and continues; so does this check.
+func checkValid(d *contract.Definition) (findings []contract.Finding) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			findings = append(findings, d.Finding("the validation of the API server failed: %v", cause))
+		}
+	}()
+	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
+		return nil // reported by another rule
+	}
+	crd, decodes := decodeDefinition(d)
+	if !decodes {
+		return nil // reported by another rule
+	}
+	for _, problem := range validateDefinition(crd) {
+		if !hasOtherRule(problem) {
+			findings = append(findings, d.AtPath(problem.Field).Finding("%s", explain(problem)))
+		}
+	}
+	return findings
+}
+
+// hasOtherRule reports whether another rule finds a problem too, or only the server does.
+func hasOtherRule(problem *field.Error) bool {
+	for _, prefix := range []string{"metadata.name", "metadata.labels", "metadata.annotations", "status"} {
+		if strings.HasPrefix(problem.Field, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// validateDefinition validates a CRD as the API server does when it is created.
+func validateDefinition(crd *apiextensions.CustomResourceDefinition) field.ErrorList {
+	return validation.ValidateCustomResourceDefinition(context.Background(), crd)
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-
 	"github.com/google/go-containerregistry/pkg/name"
 	"go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -350,39 +347,10 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 	return kinds
 })
 
-// checkNoLongerServed finds a version of a kind that Kubernetes has removed.
-func checkNoLongerServed(o *contract.Object) []contract.Finding {
-	version := o.At("apiVersion")
-	if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
-		return nil
-	}
-	return []contract.Finding{version.Finding("%s is no longer served", version.Text())}
-}
-
 const (
 	maxObject      = 3 << 19 // 1.5 MiB, the limit of requests to etcd
 	maxAnnotations = 256 << 10
 )
-
-// removed are versions that Kubernetes no longer serves, with the kinds if some are still served.
-var removed = map[string][]string{
-	"apiextensions.k8s.io/v1beta1":         nil,
-	"admissionregistration.k8s.io/v1beta1": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
-	"apiregistration.k8s.io/v1beta1":       nil,
-	"apps/v1beta1":                         nil,
-	"apps/v1beta2":                         nil,
-	"autoscaling/v2beta1":                  nil,
-	"autoscaling/v2beta2":                  nil,
-	"batch/v1beta1":                        nil,
-	"coordination.k8s.io/v1beta1":          {"Lease"},
-	"extensions/v1beta1":                   nil,
-	"networking.k8s.io/v1beta1":            {"Ingress", "IngressClass"},
-	"policy/v1beta1":                       nil,
-	"rbac.authorization.k8s.io/v1alpha1":   nil,
-	"rbac.authorization.k8s.io/v1beta1":    nil,
-	"scheduling.k8s.io/v1alpha1":           nil,
-	"scheduling.k8s.io/v1beta1":            {"PriorityClass"},
-}
 
 func isOldBoolean(text string) bool {
 	return slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}, text)
@@ -409,15 +377,6 @@ func checkNames(o *contract.Object) (findings []contract.Finding) {
 	findings = append(findings, checkOldServiceName(o)...)
 	findings = append(findings, labels(o.At("metadata", "labels"))...)
 	return append(findings, invalidAnnotations(o.At("metadata", "annotations"))...)
-}
-
-func invalidAnnotations(v contract.Value) (findings []contract.Finding) {
-	for _, problem := range apivalidation.ValidateAnnotations(v.StringMap(), field.NewPath("annotations")) {
-		if !contract.HasVariable(problem.Error()) {
-			findings = append(findings, v.Finding("%s", explain(problem)))
-		}
-	}
-	return findings
 }
 
 // problemsOfName returns the problems of a name. They depend on the kind.
@@ -586,17 +545,4 @@ func isKnownGroup(group string) bool {
 	isClusterAPI := slices.Contains([]string{"cluster.x-k8s.io", "addons.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io"}, group)
 	isCertManager := group == object.CertManagerGroup || strings.HasSuffix(group, "."+object.CertManagerGroup)
 	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == object.CustomResourceDefinition.Group || group == "apiregistration.k8s.io"
-}
-
-func checkUnique(b *contract.Bundle) (findings []contract.Finding) {
-	first := map[object.Identity]*contract.Object{}
-	for _, o := range b.Objects {
-		id := o.Identity()
-		if other, twice := first[id]; twice && o.Name != "" {
-			findings = append(findings, o.Finding("already defined on line %d", other.Line()))
-			continue
-		}
-		first[id] = o
-	}
-	return findings
 }

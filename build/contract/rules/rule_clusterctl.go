@@ -518,21 +518,6 @@ func checkReleaseNamespace(b *contract.Bundle) (findings []contract.Finding) {
 
 var clusterTemplateName = regexp.MustCompile(`^cluster-template(-[^/]+)?\.yaml$`)
 
-// eachTemplateFile returns a check of all templates whose file names have a prefix.
-func eachTemplateFile(prefix string, check func(*contract.Template) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, t := range b.Release.Templates {
-			if !strings.HasPrefix(t.File, prefix) {
-				continue
-			}
-			for _, f := range check(t) {
-				findings = append(findings, t.InFile(f))
-			}
-		}
-		return findings
-	}
-}
-
 // commonVariables are the variables that clusterctl sets by flags, and their fields.
 var commonVariables = []struct{ kind, field, variable string }{
 	{"Cluster", "metadata.name", "CLUSTER_NAME"},
@@ -635,16 +620,6 @@ func checkClusterClassReferences(t *contract.Template) (findings []contract.Find
 		}
 	}
 	return findings
-}
-
-// ofProviders returns a check that ignores bundles that install no provider.
-func ofProviders(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
-		if !b.IsProvider() {
-			return nil
-		}
-		return check(b)
-	}
 }
 
 // eachVariableLine checks the lines with expressions before variables are replaced; check returns the message of a

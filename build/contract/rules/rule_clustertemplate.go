@@ -189,14 +189,6 @@ func missingObject(ref contract.Value, objects []*contract.Object) string {
 	return fmt.Sprintf("%s %s of %s not found in the template", kind.Kind, name, cmp.Or(group, "the core group"))
 }
 
-// canEqual reports whether two texts are equal, or depend on different variables.
-func canEqual(a, b string) bool {
-	ofA, ofB := contract.VariablesOf(a), contract.VariablesOf(b)
-	return a == b || len(ofA) > 0 && len(ofB) > 0 && !slices.Equal(ofA, ofB)
-}
-
-const clusterClass = "ClusterClass"
-
 // isOfClusterAPI reports whether an object is of a kind of Cluster API or of a provider.
 func isOfClusterAPI(o *contract.Object) bool {
 	return o.Kind.Group == contract.CoreGroup || strings.HasSuffix(o.Kind.Group, "."+contract.CoreGroup)

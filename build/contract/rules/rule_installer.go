@@ -351,7 +351,7 @@ func checkProtection(b *contract.Bundle) (findings []contract.Finding) {
 // protects reports whether a policy of the bundle matches the deletion of objects of a kind.
 func protects(b *contract.Bundle, d *contract.Definition) bool {
 	resource := schema.GroupResource{Group: d.Group, Resource: lowerPlural(d)}
-	return slices.ContainsFunc(b.OfKind(validatingPolicyKind), func(policy *contract.Object) bool {
+	return slices.ContainsFunc(b.OfKind(object.ValidatingAdmissionPolicy), func(policy *contract.Object) bool {
 		return asks(policy.At("spec", "matchConstraints", "resourceRules"), resource, "DELETE")
 	})
 }
@@ -372,35 +372,11 @@ func checkPhaseOrder(b *contract.Bundle) []contract.Finding {
 	})(b)
 }
 
-// narrows reports whether a selector excludes objects.
-func narrows(selector contract.Value) bool {
-	return selector.At("matchLabels").Exists() || selector.At("matchExpressions").Exists()
-}
-
 // resourceOf guesses the resource of an object's kind.
 func resourceOf(o *contract.Object) schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(o.Kind.WithVersion(""))
 	return plural.GroupResource()
 }
-
-// asks reports whether a rule of a webhook or policy matches one of the operations on a resource; any operation if there are none.
-func asks(rules contract.Value, resource schema.GroupResource, operations ...string) bool {
-	covers := func(list contract.Value, text string) bool {
-		return contract.Contains(list, "*") || contract.Contains(list, text)
-	}
-	for _, rule := range rules.Items() {
-		if covers(rule.At("apiGroups"), resource.Group) && covers(rule.At("resources"), resource.Resource) &&
-			(len(operations) == 0 || slices.ContainsFunc(operations, func(operation string) bool { return covers(rule.At("operations"), operation) })) {
-			return true
-		}
-	}
-	return false
-}
-
-var (
-	validatingPolicyKind = object.ValidatingAdmissionPolicy
-	mutatingPolicyKind   = object.MutatingAdmissionPolicy
-)
 
 // forbidKind returns a check that a bundle has no object of a kind.
 func forbidKind(kind schema.GroupKind, message string) func(*contract.Bundle) []contract.Finding {

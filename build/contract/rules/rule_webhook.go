@@ -446,18 +446,6 @@ func checkSelfLock(webhook contract.Value) (findings []contract.Finding) {
 
 const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"
 
-// eachWebhook returns a check of all admission webhooks.
-func eachWebhook(check func(webhook contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
-			for _, webhook := range o.At("webhooks").Items() {
-				findings = append(findings, check(webhook)...)
-			}
-		}
-		return findings
-	}
-}
-
 // serviceOf returns the Service of a webhook; nil if the bundle does not have it.
 func serviceOf(b *contract.Bundle, config contract.Value) *contract.Object {
 	for _, o := range b.OfKind(object.Service) {
