@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -219,4 +220,12 @@ func (b *Bundle) ObjectAt(line int) *Object {
 		at = o
 	}
 	return at
+}
+
+// ClusterScoped reports whether an object is known to be cluster-scoped.
+func (b *Bundle) ClusterScoped(o *Object) bool {
+	if d := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind); d != nil {
+		return d.At("spec", "scope").Text() == "Cluster"
+	}
+	return slices.Contains(ClusterctlScope, o.Kind.Kind) || object.Scopes(nil).Of(o.Kind) == object.ScopeCluster
 }

@@ -4,7 +4,6 @@ package contract
 
 import (
 	"iter"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -99,12 +98,4 @@ var ClusterctlScope = []string{
 	"Namespace", "Node", "PersistentVolume", "PodSecurityPolicy", "CertificateSigningRequest", "ClusterRoleBinding",
 	"ClusterRole", "VolumeAttachment", "StorageClass", "CSIDriver", "CSINode", "ValidatingWebhookConfiguration",
 	"MutatingWebhookConfiguration", "CustomResourceDefinition", "PriorityClass", "RuntimeClass",
-}
-
-// ClusterScoped reports whether an object is known to be cluster-scoped.
-func (b *Bundle) ClusterScoped(o *Object) bool {
-	if d := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind); d != nil {
-		return d.At("spec", "scope").Text() == "Cluster"
-	}
-	return slices.Contains(ClusterctlScope, o.Kind.Kind) || object.Scopes(nil).Of(o.Kind) == object.ScopeCluster
 }

@@ -77,14 +77,6 @@ func (b *Bundle) withFile(f Finding) Finding {
 	return f
 }
 
-// The names of files in a release.
-const (
-	ReleaseMetadata  = "metadata.yaml"
-	componentsEnd    = "-components.yaml"
-	ClusterTemplate  = "cluster-template"
-	ClusterClassFile = "clusterclass-"
-)
-
 // ComponentsNames are the conventional names of the components of each type: like their labels, and core's.
 var ComponentsNames = func() map[extractor.ProviderType]string {
 	names := map[extractor.ProviderType]string{extractor.Core: "core" + componentsEnd}
