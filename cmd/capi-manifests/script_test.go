@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main, "example-extension": exampleExtension})
 }
 
-// scriptCommands are the commands of scripts in addition to those of testscript.
+// scriptCommands are the commands of scripts that testscript lacks.
 var scriptCommands = commands(map[string]func(*testscript.TestScript, []string){
 	"exits CODE ARG...":                  exits,              // runs capi-manifests, which must exit with CODE
 	"publish NAME":                       publish,            // generates, packs and pushes providers/NAME; $NAME is the reference

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -201,16 +202,21 @@ func ofProviders(check func(*contract.Bundle) []contract.Finding) func(*contract
 	}
 }
 
-// eachWebhook returns a check of all admission webhooks.
-func eachWebhook(check func(webhook contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+// eachItem returns a check of the items of a list in the objects of some kinds.
+func eachItem(list string, check func(item contract.Value) []contract.Finding, kinds ...schema.GroupKind) func(*contract.Bundle) []contract.Finding {
 	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
-			for _, webhook := range o.At("webhooks").Items() {
-				findings = append(findings, check(webhook)...)
+		for _, o := range b.OfKind(kinds...) {
+			for _, item := range o.At(list).Items() {
+				findings = append(findings, check(item)...)
 			}
 		}
 		return findings
 	}
+}
+
+// eachWebhook returns a check of all admission webhooks.
+func eachWebhook(check func(webhook contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return eachItem("webhooks", check, object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration)
 }
 
 func checkUnique(b *contract.Bundle) (findings []contract.Finding) {

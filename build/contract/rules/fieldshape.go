@@ -10,9 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-
 	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/build/contract"

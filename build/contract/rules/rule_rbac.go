@@ -336,25 +336,11 @@ func checkSubjects(b *contract.Bundle) []contract.Finding {
 }
 
 func eachSubject(check func(subject contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
-			for _, subject := range binding.At("subjects").Items() {
-				findings = append(findings, check(subject)...)
-			}
-		}
-		return findings
-	}
+	return eachItem("subjects", check, object.RoleBinding, object.ClusterRoleBinding)
 }
 
 func eachRoleRule(check func(rule contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, role := range b.OfKind(object.Role, object.ClusterRole) {
-			for _, rule := range role.At("rules").Items() {
-				findings = append(findings, check(rule)...)
-			}
-		}
-		return findings
-	}
+	return eachItem("rules", check, object.Role, object.ClusterRole)
 }
 
 func checkRoleRefs(b *contract.Bundle) (findings []contract.Finding) {
