@@ -167,7 +167,7 @@ pauses: controlplane ## Pause the leader during PAUSES (200) writes while anothe
 	PAUSES=$(PAUSES) go test -count=1 -v -timeout 6h -run '^TestLease_Pauses$$' ./test/e2e
 
 .PHONY: mutants
-mutants: ## Check that the tests find seeded bugs; the table is docs/mutants.md
+mutants: ## Check that the tests find seeded bugs; the table is docs/maintainers/mutants.md
 	go run ./hack/mutants
 
 # The tests of the installer that fail with the original, for a reason that the list gives.
@@ -189,7 +189,7 @@ site: ## Build the documentation as a site with search in _output/site (Debian p
 	@echo "Open the site with: python3 -m http.server --bind 127.0.0.1 --directory _output/site"
 
 .PHONY: bench
-bench: controlplane ## Measure the extractor beside crane and the installer beside kubectl; docs/performance.md explains the table
+bench: controlplane ## Measure the extractor beside crane and the installer beside kubectl; docs/maintainers/performance.md explains the table
 	@go build -o bin/ ./test/bench
 	@bin/bench
 

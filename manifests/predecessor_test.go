@@ -13,12 +13,12 @@ import (
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
-// predecessorObject is a row of docs/openshift-objects.md.
+// predecessorObject is a row of docs/maintainers/openshift-objects.md.
 type predecessorObject struct{ name, owner, role string }
 
 func predecessorObjects(t *testing.T) []predecessorObject {
 	t.Helper()
-	content, err := os.ReadFile("../docs/openshift-objects.md")
+	content, err := os.ReadFile("../docs/maintainers/openshift-objects.md")
 	if err != nil {
 		t.Fatal(err)
 	}

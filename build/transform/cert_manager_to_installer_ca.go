@@ -7,7 +7,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// installerCA are the annotations of the CA of the installer, see docs/adr/0008-serving-certificates.md.
+// installerCA are the annotations of the CA of the installer, see package install/servingcert.
 var installerCA = authority{name: "the installer", serving: v1alpha1.ServingCertAnnotation, inject: v1alpha1.InjectCABundleAnnotation}
 
 var certManagerToInstallerCA = Transform{

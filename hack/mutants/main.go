@@ -33,7 +33,7 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.patches, "patches", "test/mutants", "`folder` of the patches")
 	flag.StringVar(&o.results, "results", "_output/mutants", "`folder` of earlier results")
-	flag.StringVar(&o.table, "table", "docs/mutants.md", "`file` for the table")
+	flag.StringVar(&o.table, "table", "docs/maintainers/mutants.md", "`file` for the table")
 	flag.IntVar(&o.parallel, "parallel", 2, "number of copies")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -75,13 +75,13 @@ func TestTable_HasEveryPatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/mutants.md")
+	page, err := os.ReadFile("../../docs/maintainers/mutants.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range mutants {
 		if !strings.Contains(string(page), "| "+m.description+" | `Test") {
-			t.Errorf("docs/mutants.md lacks %q as a bug that a test finds; run make mutants", m.description)
+			t.Errorf("docs/maintainers/mutants.md lacks %q as a bug that a test finds; run make mutants", m.description)
 		}
 	}
 }

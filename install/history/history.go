@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package history is the record of the versions that were installed, in ConfigMap
-// capi-installer-history: it outlives the revision ConfigMaps of the versions. docs/adr/0036-history.md explains its place
-// and its limits.
+// capi-installer-history: it outlives the revision ConfigMaps of the versions. A record follows from the status and the former
+// record, so a lost write is repeated by the next reconcile.
 package history
 
 import (

@@ -5,7 +5,7 @@
 //
 //	ClusterAPI status --Read--> State --State.Blocker--> Blocker --Decide--> Decision --Handler--> Cluster API
 //
-// Registration maintains the ExtensionConfig that leads Cluster API to the Server. docs/adr/0009-lifecycle-hooks.md has
+// Registration maintains the ExtensionConfig that leads Cluster API to the Server. docs/lifecycle-hooks.md has
 // the reasons.
 package lifecyclehook
 

@@ -3,7 +3,13 @@
 // Package servingcert is the certificate authority of the installer, for clusters without
 // OpenShift's service-ca and without cert-manager: it issues the serving certificates of
 // webhooks and writes its CA into the objects that refer to them. Bundles request both
-// with annotations. docs/adr/0008-serving-certificates.md has the reasons.
+// with annotations.
+//
+// The CA is written into the desired objects when a version is loaded, not by a second writer: a webhook contains its CA
+// from the first write, and a changed caBundle is drift. A second field manager would own a part of each webhook that a new
+// version drops. A CA is valid for two years, a certificate for one; both are renewed when a third of that time is left. A new
+// CA signs a day after webhooks trust it, and the old CA is trusted until it expires, so a rotation rejects no call. Stored
+// versions contain neither, so plan and the content ID do not depend on the cluster.
 package servingcert
 
 import (

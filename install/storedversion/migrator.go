@@ -13,7 +13,7 @@
 //   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
 //     knows whether its old or its new conversion webhook reads them.
 //
-// docs/adr/0032-stored-versions.md has the alternatives.
+// docs/adr/0055-hold.md has the alternatives.
 package storedversion
 
 import (

@@ -2,7 +2,7 @@
 
 // Bench measures this project's programs beside programs that do the same task:
 // the extractor beside crane export, and capi-installer beside kubectl apply. It prints one
-// table, writes it as JSON, and compares it with a committed baseline. docs/performance.md
+// table, writes it as JSON, and compares it with a committed baseline. docs/maintainers/performance.md
 // explains each row.
 //
 //	go run ./test/bench

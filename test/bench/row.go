@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// rowIDs are the rows of the table, in their order. docs/performance.md explains each.
+// rowIDs are the rows of the table, in their order. docs/maintainers/performance.md explains each.
 var rowIDs = []string{
 	"extract-packed", "extract-restarted", "extract-changed", "extract-squashed", "extract-squashed-restarted", "extract-empty",
 	"first-write", "install", "repair", "upgrade-one", "upgrade-all", "restart", "memory-peak", "memory-rest",

@@ -15,7 +15,7 @@ import (
 )
 
 func TestRows_AreExplained(t *testing.T) {
-	page, err := os.ReadFile("../../docs/performance.md")
+	page, err := os.ReadFile("../../docs/maintainers/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestRows_AreExplained(t *testing.T) {
 		explained = append(explained, match[1])
 	}
 	if diff := cmp.Diff(rowIDs, explained); diff != "" {
-		t.Errorf("rows of docs/performance.md (-want +got):\n%s", diff)
+		t.Errorf("rows of docs/maintainers/performance.md (-want +got):\n%s", diff)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	realnode.RunTests(m, &runFolder, func(ctx context.Context, dir string) error { return journey.PrepareCoreUpgrade(ctx, dir, os.Stderr) })
 }
 
-// TestCoreUpgrade_Availability prints a row of docs/performance.md for each release. A release that cannot be installed, or replaced, fails it; failed
+// TestCoreUpgrade_Availability prints a row of docs/maintainers/performance.md for each release. A release that cannot be installed, or replaced, fails it; failed
 // requests do not, because webhooks exceed their time limits on a busy machine.
 func TestCoreUpgrade_Availability(t *testing.T) {
 	began := time.Now()
