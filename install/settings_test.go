@@ -197,33 +197,3 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	})
 	h.must(h.Delete(h.Context(), source))
 }
-
-// Additional objects are installed, changed and removed with their component.
-func TestSettings_AdditionalObjects(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(), aws())
-	h.setComponents(v1alpha1.ComponentSettings{Name: "cluster-api-provider-aws", AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "extra"}}})
-	h.start("4.22.0")
-	h.awaits("ConfigMap " + v1alpha1.OpenShiftNamespaces.Operator + "/extra: not found")
-	extra := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "extra"}, Data: map[string]string{"a.yaml": configMap("added", "1"), "b.yaml": "a: ["}}
-	h.must(h.Create(h.Context(), extra))
-	h.reports("VersionDegraded", "SettingsInvalid", "spec.components[0].additionalObjects[0]", "extra")
-	extra.Data["b.yaml"] = configMap("second", "${NOT_A_VARIABLE}")
-	h.must(h.Update(h.Context(), extra))
-	h.settled("4.22.0-1")
-	if h.value("added") != "1" || h.value("second") != "${NOT_A_VARIABLE}" {
-		t.Errorf("installed: %q, %q", h.value("added"), h.value("second"))
-	}
-	if settings := h.clusterAPI().Status.Version("4.22.0-1").Components[1].Settings; !slices.Equal(settings, []string{"additionalObjects[extra]"}) {
-		t.Errorf("settings in the status: %q", settings)
-	}
-	extra.Data["a.yaml"] = configMap("added", "2")
-	h.must(h.Update(h.Context(), extra))
-	h.settled("4.22.0-2")
-	h.becomes("added", "2")
-	h.setComponents()
-	h.settled("4.22.0-3")
-	h.disappears("v1/ConfigMap", namespace, "added")
-	h.disappears("v1/ConfigMap", namespace, "second")
-	h.must(h.Delete(h.Context(), extra))
-}

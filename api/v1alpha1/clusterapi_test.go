@@ -149,7 +149,7 @@ func TestSpec_Validation(t *testing.T) {
 		{"an override with half a digest", override("aws", "quay.io/me/capa@sha256:abcd"), "must be an image reference by digest"},
 		{"an override twice", override("aws", "quay.io/me/capa@"+digest, "quay.io/me/capa@"+digest), "Duplicate value"},
 		{"an override without a name", override("", "quay.io/me/capa@"+digest), "spec.imageOverrides[0].name"},
-		{"settings", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", Value: new("")}, {Name: "B", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "token"}}}}, AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "a"}}, Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(2)), Args: []string{"--v=4"}}}), ""},
+		{"settings", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", Value: new("")}, {Name: "B", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "token"}}}}, Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(2)), Args: []string{"--v=4"}}}), ""},
 		{"settings of a component twice", settings(v1alpha1.ComponentSettings{Name: "aws"}, v1alpha1.ComponentSettings{Name: "aws"}), "Duplicate value"},
 		{"a variable twice", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", Value: new("")}, {Name: "A", Value: new("")}}}), "Duplicate value"},
 		{"a variable without a value", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A"}}}), "exactly one of value and valueFrom must be set"},

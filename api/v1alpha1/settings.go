@@ -44,23 +44,6 @@ type ComponentSettings struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Patches []Patch `json:"patches,omitempty"`
-
-	// additionalObjects are ConfigMaps in the operator's namespace whose keys have manifests of further objects, such as namespaces and
-	// network policies. The installer needs the permissions to install them.
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=16
-	// +optional
-	AdditionalObjects []ConfigMapReference `json:"additionalObjects,omitempty"`
-}
-
-// ConfigMapReference refers to a ConfigMap in the operator's namespace.
-type ConfigMapReference struct {
-	// name is the name of the ConfigMap.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name"`
 }
 
 // Variable is the value of a variable in manifests.

@@ -32,14 +32,11 @@ type contentComponent struct {
 	ConfigMaps []string               `json:"configMaps,omitempty"`
 
 	Settings *v1alpha1.ComponentSettings `json:"settings,omitempty"`
-	// AdditionalObjects are the digests of their manifests.
-	AdditionalObjects []digest.Digest `json:"additionalObjects,omitempty"`
 }
 
 // ContentID returns the identity of a set, computed from its inputs: for each
 // bundle, in order, the provider's name and type, the digest of its manifests, its payload image or ConfigMaps, and
-// its settings, with its additional objects; the values of the variables that the manifests use; the placement; and the
-// values of Secrets, with a salt. It does not depend on the code that renders the objects.
+// its settings; the values of the variables that the manifests use; the placement; and the values of Secrets, with a salt. It does not depend on the code that renders the objects.
 func ContentID(inputs Inputs) digest.Digest {
 	input := contentInput{
 		Components: make([]contentComponent, len(inputs.Bundles)), Variables: usedVariables(inputs.Bundles, inputs.Variables),
@@ -53,9 +50,6 @@ func ContentID(inputs Inputs) digest.Digest {
 			Image:      bundle.Origin.Image,
 			ConfigMaps: bundle.Origin.ConfigMaps,
 			Settings:   inputs.Settings.For(bundle.Metadata.ProviderName).Own,
-		}
-		for _, additional := range inputs.Settings.For(bundle.Metadata.ProviderName).AdditionalObjects() {
-			input.Components[i].AdditionalObjects = append(input.Components[i].AdditionalObjects, digest.FromBytes(additional.Manifests))
 		}
 	}
 	encoded, err := json.Marshal(input)

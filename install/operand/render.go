@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/setting"
@@ -53,13 +52,8 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 		objects, errs := read(bundle, variables, pack)
 		set.Operands[i] = operandOf(bundle, objects)
 		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables), isForOpenShift(bundle))
-		additional, invalid := readAdditional(settings, pack)
-		for _, object := range additional {
-			set.Operands[i].Objects = append(set.Operands[i].Objects, object.Unstructured)
-		}
 		set.Operands[i].Settings = applied
-		objects = append(objects, additional...)
-		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong), settingErrors(invalid))
+		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong))
 		all, names = append(all, objects...), append(names, bundle.Metadata.ProviderName)
 	}
 	findings = append(findings, settingErrors(inputs.Settings.Check(names))...)
@@ -94,25 +88,6 @@ func setBy(bundle extractor.Bundle, settings setting.Component, values map[strin
 	}
 	objects, _ := read(bundle, marked, func(*unstructured.Unstructured) error { return nil }) // errors are reported with the values
 	return operandOf(bundle, objects).Objects
-}
-
-// readAdditional returns the additional objects of a component.
-func readAdditional(settings setting.Component, pack func(*unstructured.Unstructured) error) (objects []rendered, errs field.ErrorList) {
-	for _, additional := range settings.AdditionalObjects() {
-		bundle := extractor.Bundle{Manifests: additional.Manifests, Origin: extractor.Origin{ConfigMaps: []string{additional.ConfigMap}}}
-		for _, document := range yamldoc.SplitNonEmpty(additional.Manifests) {
-			parsed, err := document.Parse(document.Text)
-			for _, fields := range parsed {
-				obj := &unstructured.Unstructured{Object: fields}
-				err = errors.Join(err, pack(obj))
-				objects = append(objects, rendered{obj, &bundle, document})
-			}
-			if err != nil {
-				errs = append(errs, field.Invalid(additional.Path, additional.ConfigMap, fmt.Sprintf("line %d: %v", document.Line, err)))
-			}
-		}
-	}
-	return objects, errs
 }
 
 func operandOf(bundle extractor.Bundle, objects []rendered) Operand {

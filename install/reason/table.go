@@ -58,7 +58,7 @@ var table = []Entry{
 		Meaning: "A setting in `spec.components` cannot be applied: it names a component, a variable, a feature gate or an object that does not exist, or two settings change the same field. The message names the field of the ClusterAPI object.",
 		Step:    "correct the field; `capi-manifests settings` lists what can be set"},
 	{Reason: ReferenceMissing, Subject: Version, Severity: Retryable,
-		Meaning: "A Secret, a key of a Secret, or a ConfigMap that `spec.components` refers to was not found in the operator's namespace. The message names it. The installed version stays, with the values that it has.",
+		Meaning: "A Secret, or a key of a Secret, that `spec.components` refers to was not found in the operator's namespace. The message names it. The installed version stays, with the values that it has.",
 		Step:    "create it, or correct the reference; the installer continues at once"},
 	{Reason: TooManyRevisions, Subject: Version, Severity: Retryable,
 		Meaning: "There are sixteen versions, none is complete, and each has objects that no newer version has adopted.",

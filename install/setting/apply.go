@@ -35,9 +35,6 @@ func (c Component) Apply(objects, marked []*unstructured.Unstructured, openShift
 		a.patch(c.path.Child("patches").Index(i), patch)
 	}
 	a.unmoved(c.path.Child("namespace"))
-	for _, additional := range c.AdditionalObjects() {
-		a.names = append(a.names, c.path.Child("additionalObjects").Key(additional.ConfigMap).String())
-	}
 	for _, name := range a.names {
 		names = append(names, strings.TrimPrefix(name, c.path.String()+"."))
 	}

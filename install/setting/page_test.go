@@ -31,8 +31,8 @@ func TestPage_ExamplesApplyToRealProviders(t *testing.T) {
 		all[i].Origin.Image = "registry.example.com/provider@sha256:" + strings.Repeat("0", 64)
 	}
 	examples := strings.Split(string(page), "```yaml\n")[1:]
-	if len(examples) != 13 {
-		t.Errorf("%d examples, want thirteen", len(examples))
+	if len(examples) != 12 {
+		t.Errorf("%d examples, want twelve", len(examples))
 	}
 	for _, example := range examples {
 		text, _, _ := strings.Cut(example, "```")
@@ -42,7 +42,6 @@ func TestPage_ExamplesApplyToRealProviders(t *testing.T) {
 			continue
 		}
 		settings := setting.Of(spec)
-		settings.Objects = map[string][]byte{"aws-network-policies": []byte("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a, namespace: openshift-cluster-api}\n")}
 		set, err := operand.Render(operand.Inputs{Bundles: all, Settings: settings})
 		if err != nil {
 			t.Errorf("%v\n%s", err, text)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -31,8 +30,6 @@ type Settings struct {
 	Secrets Secrets
 	// Namespaces are the namespaces that components can have; nil allows any.
 	Namespaces []string
-	// Objects are the manifests in the ConfigMaps with additional objects, by the name of the ConfigMap.
-	Objects map[string][]byte
 }
 
 // Of returns the settings in a spec.
@@ -59,7 +56,7 @@ func (s Settings) For(component string) Component {
 	if at < 0 {
 		return Component{placement: s.Placement}
 	}
-	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at), objects: s.Objects, namespaces: s.Namespaces}
+	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at), namespaces: s.Namespaces}
 }
 
 // Component are the settings of one component.
@@ -68,7 +65,6 @@ type Component struct {
 	Own        *v1alpha1.ComponentSettings
 	placement  *v1alpha1.Placement
 	path       *field.Path
-	objects    map[string][]byte
 	namespaces []string
 }
 
@@ -101,62 +97,15 @@ func (c Component) Values(cluster map[string]string, text []byte, openShift bool
 	return values, errs
 }
 
-// AdditionalObjects are the manifests of a ConfigMap that a component refers to.
-type AdditionalObjects struct {
-	// ConfigMap is the name of the ConfigMap, in the operator's namespace.
-	ConfigMap string
-	Manifests []byte
-	// Path is the field with the reference.
-	Path *field.Path
-}
-
-// AdditionalObjects returns the manifests of the component's additional objects, in the order of the references.
-func (c Component) AdditionalObjects() (all []AdditionalObjects) {
-	if c.Own == nil {
-		return nil
-	}
-	for i, reference := range c.Own.AdditionalObjects {
-		all = append(all, AdditionalObjects{reference.Name, c.objects[reference.Name], c.path.Child("additionalObjects").Index(i)})
-	}
-	return all
-}
-
-// Manifests returns the manifests in the data of a ConfigMap with additional objects: the values in the order of their keys.
-func Manifests(data map[string]string) []byte {
-	var documents []string
-	for _, key := range slices.Sorted(maps.Keys(data)) {
-		documents = append(documents, data[key])
-	}
-	return []byte(strings.Join(documents, "\n---\n"))
-}
-
-// References returns the ConfigMaps and Secrets that the settings refer to, each once, without versions. namespace is the operator's.
+// References returns the Secrets that the settings refer to, each once, without versions. namespace is the operator's.
 func (s Settings) References(namespace string) (inputs []v1alpha1.ObservedInput) {
-	add := func(kind, name string) {
-		input := v1alpha1.ObservedInput{Kind: kind, Namespace: namespace, Name: name}
+	for _, key := range s.SecretKeys() {
+		input := v1alpha1.ObservedInput{Kind: "Secret", Namespace: namespace, Name: key.Name}
 		if !slices.Contains(inputs, input) {
 			inputs = append(inputs, input)
 		}
 	}
-	for _, name := range s.ConfigMaps() {
-		add("ConfigMap", name)
-	}
-	for _, key := range s.SecretKeys() {
-		add("Secret", key.Name)
-	}
 	return inputs
-}
-
-// ConfigMaps returns the names of the ConfigMaps with additional objects, each once.
-func (s Settings) ConfigMaps() (names []string) {
-	for _, component := range s.Components {
-		for _, reference := range component.AdditionalObjects {
-			if !slices.Contains(names, reference.Name) {
-				names = append(names, reference.Name)
-			}
-		}
-	}
-	return names
 }
 
 // computes reports whether an expression of a variable has a result other than its value or a default.

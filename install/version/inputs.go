@@ -60,7 +60,7 @@ func (p pass) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, exis
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
-	settings, former, err := references{p.Client, p.storage()}.settings(ctx, cluster, existing)
+	settings, former, err := references{p.Client, p.storage()}.settings(ctx, cluster)
 	if err != nil {
 		return inputs{}, settingsOutcome(err)
 	}

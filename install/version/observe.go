@@ -36,11 +36,8 @@ func (r *Reconciler) observe(ctx context.Context, state snapshot.Snapshot, files
 	seen.inputs = setting.Of(state.Cluster.Spec).References(r.Namespaces.Operator)
 	for i := range seen.inputs {
 		input := &seen.inputs[i]
-		if configMap := named(state.ConfigMaps, input.Name); input.Kind == "ConfigMap" && configMap != nil {
-			input.ResourceVersion = configMap.ResourceVersion
-		}
 		secret := &corev1.Secret{}
-		if input.Kind == "Secret" && r.Client.Get(ctx, client.ObjectKey{Namespace: input.Namespace, Name: input.Name}, secret) == nil {
+		if r.Client.Get(ctx, client.ObjectKey{Namespace: input.Namespace, Name: input.Name}, secret) == nil {
 			input.ResourceVersion = secret.ResourceVersion
 		}
 	}

@@ -37,13 +37,12 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 	variable := func(secret string) v1alpha1.Variable {
 		return v1alpha1.Variable{Name: "V", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: secret, Key: "k"}}}
 	}
-	state := snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}, ConfigMaps: []corev1.ConfigMap{{ObjectMeta: own("objects", "9")}}}
+	state := snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}}
 	state.Cluster.Spec.Components = []v1alpha1.ComponentSettings{
-		{Name: "a", Variables: []v1alpha1.Variable{variable("exists"), variable("missing")}, AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "objects"}, {Name: "none"}}},
+		{Name: "a", Variables: []v1alpha1.Variable{variable("exists"), variable("missing")}},
 		{Name: "b", Variables: []v1alpha1.Variable{variable("exists")}},
 	}
 	references := []v1alpha1.ObservedInput{
-		{Kind: "ConfigMap", Namespace: namespace, Name: "objects", ResourceVersion: "9"}, {Kind: "ConfigMap", Namespace: namespace, Name: "none"},
 		{Kind: "Secret", Namespace: namespace, Name: "exists", ResourceVersion: "7"}, {Kind: "Secret", Namespace: namespace, Name: "missing"},
 	}
 	config := []v1alpha1.ObservedInput{
@@ -53,7 +52,7 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 	for _, test := range []struct {
 		platforms operand.Platforms
 		want      []v1alpha1.ObservedInput
-	}{{nil, append(references[:4:4], config...)}, {operand.Platforms{"Docker"}, references}} {
+	}{{nil, append(references[:2:2], config...)}, {operand.Platforms{"Docker"}, references}} {
 		r := &Reconciler{Client: client.Client(reader), Namespaces: v1alpha1.OpenShiftNamespaces, Platforms: test.platforms, Identity: "pod_1"}
 		var status v1alpha1.ClusterAPIStatus
 		r.observe(t.Context(), state, releaseFiles{}).record(&status)

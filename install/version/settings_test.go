@@ -21,14 +21,13 @@ func secretInNamespace(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}, Data: data}
 }
 
-// referring returns a ClusterAPI object whose settings refer to a Secret and a ConfigMap.
+// referring returns a ClusterAPI object whose settings refer to a Secret.
 func referring() *v1alpha1.ClusterAPI {
 	cluster := clusterAPI()
 	cluster.Status.DesiredVersion = "4.22.0-1"
 	cluster.Spec.Components = []v1alpha1.ComponentSettings{{
-		Name:              "aws",
-		Variables:         []v1alpha1.Variable{{Name: "TOKEN", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "token"}}}},
-		AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "extra"}},
+		Name:      "aws",
+		Variables: []v1alpha1.Variable{{Name: "TOKEN", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "token"}}}},
 	}}
 	return cluster
 }
@@ -39,12 +38,12 @@ func TestSettings_MissingReferences(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"no Secret": {nil, "spec.components refers to ConfigMap " + v1alpha1.OpenShiftNamespaces.Operator + "/extra: not found\nspec.components refers to Secret " + v1alpha1.OpenShiftNamespaces.Operator + "/aws: not found"},
+		"no Secret": {nil, "spec.components refers to Secret " + v1alpha1.OpenShiftNamespaces.Operator + "/aws: not found"},
 		"no key":    {[]client.Object{secretInNamespace("aws", map[string][]byte{"other": nil})}, `/aws: key "token" not found`},
 		"no text":   {[]client.Object{secretInNamespace("aws", map[string][]byte{"token": {0xff}})}, `/aws: the value of key "token" is not a text in UTF-8`},
 	} {
 		r := reconcilerWith(t, test.objects...)
-		_, _, err := references{r.Client, r.storage()}.settings(t.Context(), referring(), nil)
+		_, _, err := references{r.Client, r.storage()}.settings(t.Context(), referring())
 		if err == nil || !strings.Contains(err.Error(), test.want) || settingsOutcome(err).Reason != reason.ReferenceMissing {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -58,20 +57,19 @@ func TestSettings_MissingReferences(t *testing.T) {
 // that version, the salt is new.
 func TestSettings_SaltOfTheDesiredVersion(t *testing.T) {
 	source := secretInNamespace("aws", map[string][]byte{"token": []byte("hunter2")})
-	existing := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "extra"}, Data: map[string]string{"b": "2", "a": "1"}}}
 	r := reconcilerWith(t, source)
-	first, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing)
-	if err != nil || string(first.Objects["extra"]) != "1\n---\n2" || r.Mask.Text("a hunter2 b") != "a <secret:aws/token> b" {
-		t.Fatalf("%v: %q", err, first.Objects)
+	first, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring())
+	if err != nil || r.Mask.Text("a hunter2 b") != "a <secret:aws/token> b" {
+		t.Fatalf("%v: %q", err, r.Mask.Text("a hunter2 b"))
 	}
-	if other, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
+	if other, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring()); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
 		t.Errorf("without a stored Secret: %v, the same digest", err)
 	}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "4.22.0-1", UID: "first"}}
 	if err := r.storage().putSecret(t.Context(), revision.Secret(owner, first.Secrets)); err != nil {
 		t.Fatal(err)
 	}
-	second, former, err := (references{r.Client, r.storage()}).settings(t.Context(), referring(), existing)
+	second, former, err := (references{r.Client, r.storage()}).settings(t.Context(), referring())
 	if err != nil || second.Secrets.Digest() != first.Secrets.Digest() || former.Digest() != first.Secrets.Digest() {
 		t.Errorf("with the stored Secret: %v, digests %s, %s, %s", err, first.Secrets.Digest(), second.Secrets.Digest(), former.Digest())
 	}

@@ -39,10 +39,8 @@ func TestStatusWait_EveryKindOfInput(t *testing.T) {
 	h := newHarness(t)
 	w := &waiter{harness: h, release: "4.22.0", versions: map[string]string{"cluster-api": "0", "cluster-api-provider-aws": "0"}}
 	w.must(w.Create(t.Context(), w.secret("0")))
-	w.must(w.Create(t.Context(), w.additional("0")))
 	h.Cleanup(func() {
 		w.must(w.Delete(context.Background(), w.secret("")))
-		w.must(w.Delete(context.Background(), w.additional("")))
 	})
 	w.kubelet = h.deploy(w.release, w.images())
 	w.wait("the first installation", func() error { return nil })
@@ -54,7 +52,6 @@ func TestStatusWait_EveryKindOfInput(t *testing.T) {
 		{"a setting", w.changeVariable},
 		{"a Secret", w.changeSecret},
 		{"the release and the program", w.upgrade},
-		{"a ConfigMap with objects", w.changeAdditional},
 		{"an override", w.changeOverride},
 		{"the release, without its content", w.rename},
 		{"a patch", w.changePatch},
@@ -149,9 +146,8 @@ func (w *waiter) settings(variable, patched string) {
 	w.Helper()
 	secret := v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "settings", Key: "value"}}
 	w.patchSpec("components", []v1alpha1.ComponentSettings{{
-		Name:              "cluster-api-provider-aws",
-		Variables:         []v1alpha1.Variable{{Name: "SHOWN", Value: &variable}, {Name: "SECRET", ValueFrom: &secret}},
-		AdditionalObjects: []v1alpha1.ConfigMapReference{{Name: "more"}},
+		Name:      "cluster-api-provider-aws",
+		Variables: []v1alpha1.Variable{{Name: "SHOWN", Value: &variable}, {Name: "SECRET", ValueFrom: &secret}},
 		Patches: []v1alpha1.Patch{{
 			Target: v1alpha1.PatchTarget{Kind: "ConfigMap", Name: "shown-cluster-api-provider-aws"}, Patch: "data: {patched: \"" + patched + "\"}",
 		}},
@@ -177,17 +173,6 @@ func (w *waiter) secret(value string) *corev1.Secret {
 func (w *waiter) changeSecret(value string) func() error {
 	w.must(w.Update(w.Context(), w.secret(value)))
 	return w.shows("shown-cluster-api-provider-aws", "secret", "secret-"+value)
-}
-
-func (w *waiter) additional(value string) *corev1.ConfigMap {
-	out := &corev1.ConfigMap{Data: map[string]string{"objects": configMap("more") + "data: {value: \"" + value + "\"}\n"}}
-	out.Namespace, out.Name = v1alpha1.OpenShiftNamespaces.Operator, "more"
-	return out
-}
-
-func (w *waiter) changeAdditional(value string) func() error {
-	w.must(w.Update(w.Context(), w.additional(value)))
-	return w.shows("more", "value", value)
 }
 
 func (w *waiter) changeOverride(value string) func() error {

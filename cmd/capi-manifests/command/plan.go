@@ -133,7 +133,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
-	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied, and ConfigMaps with additional objects")
+	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied")
 	set.StringSliceVar(&f.providersNamespaces, "providers-namespace", nil, "`namespace` of providers, as in the arguments of the installer: first the default one; may be repeated (default the one of the bundles and those in the settings)")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.registerOverrides(cmd)

@@ -8,9 +8,6 @@ import (
 	"io"
 	"os"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -28,8 +25,7 @@ type Settings struct {
 	DriftPolicy v1alpha1.DriftPolicy
 }
 
-// ReadSettings reads the settings of a file: a ClusterAPI object, or only its spec, and further documents with the ConfigMaps of
-// additional objects. The values of Secrets are not needed: their placeholders are rendered. There are no settings if file is empty. An
+// ReadSettings reads the settings of a file: a ClusterAPI object, or only its spec. The values of Secrets are not needed: their placeholders are rendered. There are no settings if file is empty. An
 // error about the content is a *operand.SettingError.
 func ReadSettings(file string) (Settings, error) {
 	if file == "" {
@@ -51,30 +47,11 @@ func parseSettings(content []byte) (settings Settings, err error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	settings.Objects = map[string][]byte{}
-	first := 0 // line of the document with the settings
-	for _, document := range yamldoc.SplitNonEmpty(content) {
-		var configMap corev1.ConfigMap
-		if yaml.Unmarshal(document.Text, &configMap) == nil && configMap.Kind == "ConfigMap" {
-			settings.Objects[configMap.Name] = setting.Manifests(configMap.Data)
-			continue
-		}
-		if first > 0 {
-			return Settings{}, fmt.Errorf("line %d: the file has another document with settings in line %d; further documents can be ConfigMaps with additional objects", document.Line, first)
-		}
-		first = document.Line
-		spec, err := setting.ParseSpec(document.Text)
-		if err != nil {
-			return Settings{}, fmt.Errorf("want a ClusterAPI object or its spec: %w", err)
-		}
-		of := setting.Of(spec)
-		settings.Placement, settings.Components, settings.DriftPolicy = of.Placement, of.Components, spec.DriftPolicy
+	spec, err := setting.ParseSpec(content)
+	if err != nil {
+		return Settings{}, fmt.Errorf("want a ClusterAPI object or its spec: %w", err)
 	}
-	for _, name := range settings.ConfigMaps() {
-		if settings.Objects[name] == nil {
-			return Settings{}, fmt.Errorf("ConfigMap %s, to which additionalObjects refers, not found: append it to the file as another document", name)
-		}
-	}
+	settings.Settings, settings.DriftPolicy = setting.Of(spec), spec.DriftPolicy
 	return settings, nil
 }
 
