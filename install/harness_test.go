@@ -69,7 +69,6 @@ type harness struct {
 	requests requestLog        // dry runs and writes of the installer, with the status of each answer
 	finished tally             // reconciles of each controller
 
-	pod             string        // of the installer; without one, nothing is rehearsed
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default
@@ -312,7 +311,7 @@ func (h *harness) start(release string) {
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
 	}
 	options := install.Options{
-		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask, Pod: h.pod, Program: "/usr/bin/capi-installer",
+		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask,
 		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout, Namespaces: h.namespaces,
 	}
 	if h.registries {

@@ -69,9 +69,6 @@ type Options struct {
 	Release string
 	// Identity is the identity of the process in the Lease; empty without leader election.
 	Identity string
-	// Pod is the name of the pod of the process, whose image rehearses new pods; empty outside of a pod, where nothing is rehearsed. Program
-	// is the path of the program in that image.
-	Pod, Program string
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
 	// Fetcher returns the bundles of an image.
@@ -255,8 +252,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Namespace: options.Namespaces.Operator, Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
-			Preflight:    installer.Preflight{Live: live, DryRuns: replacer, Instance: instances.Check},
-			Rehearsal:    installer.Rehearsal{Live: live, Writer: writer, Pod: options.Pod, Path: options.Program, Namespaces: providers},
+			Preflight:    installer.Preflight{Live: live, Writer: replacer, Instance: instances.Check},
 			DropVersions: migrator.Drop,
 		},
 		Replacer:        replacer,

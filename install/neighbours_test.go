@@ -372,7 +372,7 @@ func TestNeighbours_WayBack(t *testing.T) {
 					if breakage.arrange != nil {
 						defer breakage.arrange(h)()
 					}
-					h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.22.0"}, v1alpha1.AcceptedRisk{Name: v1alpha1.ExceededQuota, Release: "4.22.0"})
+					h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.22.0"})
 					h.releaseOf(pair.now, stuck("capa"))
 					revision++
 					h.reports("InstallerProgressing", "RollingOut", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", breakage.cause)

@@ -106,3 +106,13 @@ func TestPaused_ListsTheFirstRelease(t *testing.T) {
 	h.mode(v1alpha1.Managed)
 	h.settled("4.22.0-1")
 }
+
+// setSpec changes the spec of the ClusterAPI object.
+func (h *harness) setSpec(change func(*v1alpha1.ClusterAPISpec)) {
+	h.Helper()
+	h.eventually("the spec is written", func() error {
+		cluster := h.clusterAPI()
+		change(&cluster.Spec)
+		return h.Update(h.Context(), cluster)
+	})
+}

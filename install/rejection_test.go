@@ -58,7 +58,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: x}}}
 		names: []string{"is forbidden", "poddisruptionbudgets"}, reason: "ObjectsForbidden", missing: true},
 	{name: "a quota that is used up", refused: configMap("counted", ""), arrange: func(h *harness) func() {
 		return h.exhaust("count/configmaps", "1")
-	}, denied: "probe", names: []string{"ResourceQuota openshift-cluster-api/test", "the release needs 2 more of count/configmaps, and 0 are left"}, reason: "RiskNotAccepted", missing: true},
+	}, denied: "probe", names: []string{"exceeded quota: test", "count/configmaps=1"}, reason: "ObjectsForbidden"},
 	{name: "an admission policy that denies", refused: configMap("denied", "by policy"), arrange: (*harness).deny,
 		denied: "denied", names: []string{"ConfigMap openshift-cluster-api/denied", "test.example.com", "no object of this name"}},
 }

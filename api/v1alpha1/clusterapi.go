@@ -59,18 +59,6 @@ const (
 	Paused InstallerMode = "Paused"
 )
 
-// RehearsalMode controls the rehearsal of releases.
-//
-// +kubebuilder:validation:Enum=Enabled;Disabled
-type RehearsalMode string
-
-const (
-	// RehearsalEnabled proves that new pods start before a release is rolled out. It is the default.
-	RehearsalEnabled RehearsalMode = "Enabled"
-	// RehearsalDisabled rolls out releases without a proof.
-	RehearsalDisabled RehearsalMode = "Disabled"
-)
-
 // ClusterAPISpec is the desired configuration.
 type ClusterAPISpec struct {
 	// installerMode controls writes of the installer to the cluster: Managed rolls out versions and reverts drift, Paused only reports.
@@ -111,13 +99,6 @@ type ClusterAPISpec struct {
 	// +optional
 	DriftPolicy DriftPolicy `json:"driftPolicy,omitzero"`
 
-	// rehearsal controls the proof that a release can start before it is rolled out. Enabled creates a pod for each Deployment whose pods
-	// change, with the new image and the new pod spec, and a command that does nothing. The rollout begins when these pods were admitted,
-	// scheduled, pulled and started. Disabled creates no pods.
-	// +kubebuilder:default=Enabled
-	// +optional
-	Rehearsal RehearsalMode `json:"rehearsal,omitempty"`
-
 	// acceptedRisks are risks that stop a release before its first object is written unless they are accepted. InstallerDegraded names them.
 	// Each is accepted for one release only.
 	// +listType=map
@@ -130,16 +111,12 @@ type ClusterAPISpec struct {
 
 // Risk is the name of a risk of a release.
 //
-// +kubebuilder:validation:Enum=BreakingCRDChange;ExceededQuota;FailedRehearsal;SkippedVersions;UnsupportedContract
+// +kubebuilder:validation:Enum=BreakingCRDChange;SkippedVersions;UnsupportedContract
 type Risk string
 
 const (
 	// BreakingCRDChange means that a CRD with instances changes so that instances are rejected or lose values.
 	BreakingCRDChange Risk = "BreakingCRDChange"
-	// ExceededQuota means that the release needs more objects, pods or resources than a quota of its namespace has left.
-	ExceededQuota Risk = "ExceededQuota"
-	// FailedRehearsal means that a pod with the new image and the new pod spec did not start.
-	FailedRehearsal Risk = "FailedRehearsal"
 	// SkippedVersions means that the upgrade of a provider of Cluster API skips more than three minor versions.
 	SkippedVersions Risk = "SkippedVersions"
 	// UnsupportedContract means that a provider implements no contract that the core provider supports.

@@ -59,8 +59,6 @@ const (
 	// ElsewhereAnnotation, on a revision ConfigMap, lists the images, by digest, that have no bundle
 	// for the cluster's platform, with the platforms of their bundles.
 	ElsewhereAnnotation = Prefix + "/elsewhere"
-	// RehearsalLabel marks a pod that rehearses the pods of a version; its value is the version's name.
-	RehearsalLabel = Prefix + "/rehearsal"
 	// TeardownFinalizer blocks the deletion of a revision ConfigMap until its objects are deleted.
 	TeardownFinalizer = Prefix + "/teardown"
 	// UninstallFinalizer, on the ClusterAPI object, preserves the object, with its spec and its conditions, until

@@ -23,8 +23,6 @@ type Options struct {
 	// ExistingRules are rules that the installer has in any case; they are omitted.
 	// Their field Why is ignored.
 	ExistingRules []Rule
-	// Rehearsals is set for an installer that rehearses releases. Without the permission, it installs them without a rehearsal.
-	Rehearsals bool
 	// Namespaces are the installer's; the zero value means OpenShift's.
 	Namespaces v1alpha1.Namespaces
 }
@@ -36,7 +34,7 @@ func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule 
 		namespaces = v1alpha1.OpenShiftNamespaces
 	}
 	return permission.MinimalRules(objects, permission.Options{
-		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules, Rehearsals: options.Rehearsals,
+		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules,
 		CachedNamespaces: namespaces.Providers(), CertificateAnnotation: v1alpha1.ServingCertAnnotation,
 	})
 }

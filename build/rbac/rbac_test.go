@@ -70,16 +70,6 @@ func TestMinimalRules(t *testing.T) {
 			"demo: get,update secrets (cert)",
 			"openshift-cluster-api: list,watch services",
 		}},
-		{name: "the pods that rehearse a Deployment in the providers' namespace", options: rbac.Options{Rehearsals: true}, objects: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: openshift-cluster-api}}
----
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: b, namespace: other}}
-`, want: []string{
-			"openshift-cluster-api: create,list,watch deployments.apps",
-			"openshift-cluster-api: delete,get,patch deployments.apps (a)",
-			"openshift-cluster-api: create,delete,list pods",
-			"other: create deployments.apps",
-			"other: delete,get,patch deployments.apps (b)",
-		}},
 		{name: "objects of one kind share rules", objects: configMapsAB, want: []string{
 			"openshift-cluster-api: create,list,watch configmaps",
 			"openshift-cluster-api: delete,get,patch configmaps (a,b)",

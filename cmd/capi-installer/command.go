@@ -94,7 +94,7 @@ state there and on the ClusterOperator "cluster-api".`,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	cmd.AddCommand(newVersion(), newRehearse())
+	cmd.AddCommand(newVersion())
 	f.register(cmd)
 	return cmd
 }
@@ -172,9 +172,8 @@ func run(ctx context.Context, f *flags) error {
 	}
 	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader(), namespaces.Operand), &cache.Store{Dir: f.cacheDir}
 	verified := f.fetcher(registries, policies, store)
-	program, _ := os.Executable()                    // in a pod, the system knows it
 	err = install.AddToManager(mgr, install.Options{ //nolint:contextcheck // the cache calls a function of its own, without a context
-		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity, Pod: os.Getenv("POD_NAME"), Program: program,
+		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
 		LifecycleHooks: f.hooks(profile), Mask: mask, Namespaces: namespaces,

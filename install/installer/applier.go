@@ -28,10 +28,9 @@ type Applier struct {
 	Certificates servingcert.Issuer
 	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
 	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
-	// Permissions checks the permissions for a version before it is rolled out, Preflight its objects, and Rehearsal its pods.
+	// Permissions checks the permissions for a version before it is rolled out, and Preflight its objects.
 	Permissions Permissions
 	Preflight   Preflight
-	Rehearsal   Rehearsal
 
 	plans      planner
 	certified  certified

@@ -25,7 +25,7 @@ import (
 //     the kinds of its objects;
 //  2. create the certificate authority, and write its bundle into the objects that trust it;
 //  3. leave out the objects that it no longer controls, if the version was superseded;
-//  4. judge all objects of a new version, and rehearse its pods, before the first one is written;
+//  4. judge all objects of a new version before the first one is written;
 //  5. check its unmanaged CRDs, where OpenShift's checker does not;
 //  6. apply its phases, and adopt objects;
 //  7. issue the certificates of its Services.

@@ -4,7 +4,7 @@
 // version. One reconcile handles all versions, because they hand over objects to each other:
 //
 //  1. It reads the ClusterAPI object and the revision ConfigMaps consistently.
-//  2. It deletes temporary objects that an earlier process has left behind, also pods of rehearsals.
+//  2. It deletes temporary objects that an earlier process has left behind.
 //  3. If spec.installerMode is Paused, it reports the changes that it would make. If the
 //     ClusterAPI object is deleted, it removes all versions.
 //  4. Otherwise it installs: it deletes the objects that intercept requests of versions that were never complete, and reconciles the newest version, and the next older one until
@@ -56,9 +56,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	s, err := r.withSecrets(ctx, read, r.Client)
 	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := r.Applier.Rehearsal.Sweep(ctx, rehearsed(s)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if s.Cluster.Spec.InstallerMode == v1alpha1.Paused {
@@ -209,7 +206,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	return out
 }
 
-// untilDeadline causes a reconcile when a rollout is late. A migration and a rehearsal continue earlier.
+// untilDeadline causes a reconcile when a rollout is late. A migration continues earlier.
 func untilDeadline(outcome status.Outcome, left time.Duration) status.Outcome {
 	if outcome.Reason == reason.RollingOut {
 		outcome.RecheckWithin(left)

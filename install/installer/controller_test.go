@@ -106,11 +106,11 @@ func TestInstallVersion_RechecksCertificates(t *testing.T) {
 	}
 }
 
-// A rehearsal is read again long before the deadline of the rollout: no event of a pod causes a reconcile.
-func TestUntilDeadline_RehearsalContinues(t *testing.T) {
-	rehearsing := attempt{err: waitingError("")}.outcome()
+// A version that waits for pods is read again long before the deadline of the rollout: no event of a pod causes a reconcile.
+func TestUntilDeadline_WaitingContinues(t *testing.T) {
+	waiting := attempt{err: waitingError("")}.outcome()
 	for left, want := range map[time.Duration]time.Duration{time.Hour: waitingRecheck, time.Second: time.Second, -time.Second: waitingRecheck} {
-		if got := untilDeadline(rehearsing, left); got.Recheck != want || got.Reason != reason.RollingOut {
+		if got := untilDeadline(waiting, left); got.Recheck != want || got.Reason != reason.RollingOut {
 			t.Errorf("%s before the deadline: %s, recheck after %s, want %s", left, got.Reason, got.Recheck, want)
 		}
 	}

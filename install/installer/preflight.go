@@ -4,10 +4,8 @@ package installer
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,8 +23,8 @@ import (
 type Preflight struct {
 	// Live reads objects that the cache does not have; nil skips the preflight.
 	Live client.Reader
-	// DryRuns sends the dry runs.
-	DryRuns client.Writer
+	// Writer sends the dry runs, and deletes Deployments that move to another namespace.
+	Writer client.Writer
 	// Instance names an instance of a CRD; empty if there are none.
 	Instance func(ctx context.Context, crd *unstructured.Unstructured) (string, error)
 
@@ -69,7 +67,7 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 
 // Rejection implements preflight.Cluster.
 func (o observed) Rejection(ctx context.Context, desired, _ *unstructured.Unstructured) error {
-	return o.DryRuns.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
+	return o.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
 }
 
 // Instance implements preflight.Cluster.
@@ -81,19 +79,10 @@ func (o observed) Instance(ctx context.Context, crd *unstructured.Unstructured) 
 	return found, err
 }
 
-// Quotas implements preflight.Cluster.
-func (o observed) Quotas(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
-	list := &corev1.ResourceQuotaList{}
-	if err := o.Live.List(ctx, list, client.InNamespace(namespace)); err != nil && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("listing the quotas of namespace %s: %w", namespace, err)
-	}
-	return list.Items, nil
-}
-
 // Creates implements preflight.Cluster.
 func (p *Preflight) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
-	if p.DryRuns == nil {
+	if p.Writer == nil {
 		return false
 	}
-	return preflight.Exists(p.DryRuns.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll))
+	return preflight.Exists(p.Writer.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll))
 }

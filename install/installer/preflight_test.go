@@ -60,7 +60,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 		},
 	})
 	r := reconcilerOf(t, live, live, watches{}).Applier
-	r.Preflight = Preflight{Live: live, DryRuns: live}
+	r.Preflight = Preflight{Live: live, Writer: live}
 	judge := func() attempt {
 		t.Helper()
 		a := attempt{plan: planOf(t, &r, s, second), judged: judgement{version: second.Name}, scope: rollout}
@@ -108,7 +108,7 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
 	r := reconcilerOf(t, live, live, watches{}).Applier
 	for state, want := range map[v1alpha1.PhaseState]int{v1alpha1.PhasePending: 1, v1alpha1.PhaseProgressing: 0, v1alpha1.PhaseComplete: 0} {
-		r.Preflight = Preflight{Live: live, DryRuns: live} // as after a start
+		r.Preflight = Preflight{Live: live, Writer: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		p := planOf(t, &r, s, version)
 		if found, err := (trial{&r, s, p, adoption.Candidates{}}).findings(t.Context()); err != nil || len(found) != want {
@@ -167,7 +167,7 @@ func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
 			})
 			cache := fake.NewClientBuilder().WithScheme(clusterScheme(t)).Build()
 			r := reconcilerOf(t, cache, live, watches{}).Applier
-			r.Preflight = Preflight{Live: live, DryRuns: live}
+			r.Preflight = Preflight{Live: live, Writer: live}
 			a := attempt{plan: planOf(t, &r, s, version), scope: rollout}
 			found, err := (trial{&r, s, a.plan, a.former}).findings(t.Context())
 			if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "(no owner: ConfigMap theirs, ValidatingWebhookConfiguration theirs)") {
@@ -195,7 +195,7 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 	}{"a new version": {want: "; objects already exist and are not managed by the installer (no owner: ConfigMap theirs)"}, "a version that has begun": {begun: true}} {
 		t.Run(name, func(t *testing.T) {
 			r := reconcilerOf(t, unreadable, live, watches{}).Applier
-			r.Preflight = Preflight{Live: live, DryRuns: live}
+			r.Preflight = Preflight{Live: live, Writer: live}
 			s.Cluster.Status.Versions[0].Phases = nil
 			if test.begun {
 				s.Cluster.Status.Versions[0].Phases = []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseComplete}}

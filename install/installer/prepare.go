@@ -111,7 +111,7 @@ func (t trial) stop(ctx context.Context, deployment object.Identity) (exists boo
 	case found.DeletionTimestamp != nil:
 		return true, nil
 	}
-	err = t.Rehearsal.Writer.Delete(ctx, found, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	err = t.Preflight.Writer.Delete(ctx, found, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting %s before its successor starts in another namespace: %w", deployment, err)
 	}

@@ -3,8 +3,8 @@
 // Package preflight judges a release as a whole before its first object is written. Otherwise a release could stop in its middle, with
 // the phases of some providers new and others old. The installer and "capi-manifests plan --against" use it.
 //
-// Its findings are about objects that exist, about versions of providers, and about quotas. A new object is judged when its phase is reached: it can
-// depend on objects of earlier phases. Only its demand for quota is judged before. The permissions of the installer, and unmanaged CRDs, have checks of their own.
+// Its findings are about objects that exist, and about versions of providers. A new object is judged when its phase is reached: it can
+// depend on objects of earlier phases. The permissions of the installer, and unmanaged CRDs, have checks of their own.
 package preflight
 
 import (
@@ -15,7 +15,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -73,8 +72,6 @@ type Cluster interface {
 	Creates(ctx context.Context, desired *unstructured.Unstructured) bool
 	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
 	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
-	// Quotas returns the quotas of a namespace; none if they may not be read.
-	Quotas(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error)
 }
 
 // concurrency is the number of objects that are judged at the same time.
@@ -111,8 +108,6 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 	if collisions != nil {
 		found = append(found, Finding{Reason: reason.Collision, Message: collision.Message(collisions)})
 	}
-	exceeded, err := quotas(ctx, cluster, all)
-	found, errs = append(found, exceeded...), append(errs, err)
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return append(release.accept(found), counted(notes)...), errors.Join(errs...)
 }
@@ -148,8 +143,6 @@ type judged struct {
 	findings []Finding
 	// collides describes an object of another owner; nil for any other.
 	collides *collision.Object
-	// missing is set if the object does not exist, and rolls if it is a Deployment that gets new pods.
-	missing, rolls bool
 	// notes are predicates of a CRD.
 	notes []string
 	err   error
@@ -164,7 +157,7 @@ func rank(f Finding) int {
 func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged {
 	actual, err := cluster.Read(ctx, one.desired)
 	if err != nil || actual == nil || actual.GetDeletionTimestamp() != nil {
-		one.err, one.missing = err, err == nil && actual == nil
+		one.err = err
 		return one
 	}
 	switch action := predecessor.ActionFor(r.Namespace, one.desired, actual); {
@@ -173,7 +166,6 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 	case object.IsCRD(one.desired):
 		return r.judgeCRD(ctx, cluster, one, actual)
 	case action == predecessor.Change || action == predecessor.AdoptAndChange:
-		one.rolls = r.rolls(one.desired, actual)
 		return one.reject(ctx, cluster, cluster.Rejection(ctx, one.desired, actual))
 	}
 	return one

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +27,6 @@ type cluster struct {
 	instance  string
 	rejection error
 	creates   bool // objects with other immutable fields
-	quotas    []corev1.ResourceQuota
 	dryRuns   int
 }
 
@@ -46,10 +44,6 @@ func (c *cluster) Rejection(context.Context, *unstructured.Unstructured, *unstru
 }
 
 func (c *cluster) Creates(context.Context, *unstructured.Unstructured) bool { return c.creates }
-
-func (c *cluster) Quotas(context.Context, string) ([]corev1.ResourceQuota, error) {
-	return c.quotas, nil
-}
 
 func (c *cluster) Instance(context.Context, *unstructured.Unstructured) (string, error) {
 	return c.instance, nil

@@ -21,7 +21,6 @@ package permission
 import (
 	"slices"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -40,12 +39,11 @@ const (
 	forBind         reason = "each role is bound; the dry run of the binding precedes the creation of the role"
 	forParams       reason = "an admission policy is bound to parameters, which the writer of the binding must be able to read"
 	forCertificates reason = "the installer issues the certificates that Services of the set request"
-	forRehearsals   reason = "pods prove that a release can start before it is rolled out; each has another name"
 	forGrant        reason = "roles of the set grant it; Kubernetes rejects roles with permissions that the writer lacks"
 )
 
 // reasons lists the reasons in the order of the rules.
-var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forCertificates, forRehearsals, forGrant}
+var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forCertificates, forGrant}
 
 // ForCertificates reports whether the rule lets the installer issue certificates.
 func (r Rule) ForCertificates() bool { return r.Why == string(forCertificates) }
@@ -57,8 +55,6 @@ type Options struct {
 	CachedNamespaces []string
 	// CertificateAnnotation, on a Service, is the name of the Secret with the certificate that the installer issues.
 	CertificateAnnotation string
-	// Rehearsals is set for an installer that rehearses releases. Without the permission, it installs them without a rehearsal.
-	Rehearsals bool
 	// UnmanagedCRDs are the names of CRDs that the installer does not manage.
 	UnmanagedCRDs []string
 	// ExistingRules are rules that the installer has in any case; they are omitted.
@@ -106,19 +102,9 @@ func (n requiredPermissions) addObject(o *unstructured.Unstructured, resource sc
 	n.addVerbs(forKinds, in, "create")
 	in.Name = o.GetName()
 	n.addVerbs(forObjects, in, "get", "patch", "delete")
-	if object.GroupKind(o) == object.Deployment && options.Rehearsals && slices.Contains(options.CachedNamespaces, o.GetNamespace()) {
-		n.addVerbs(forRehearsals, permissionOn(o.GetNamespace(), schema.GroupResource{Resource: "pods"}), Rehearsals(o.GetNamespace()).Verbs...)
-	}
 	if secret := o.GetAnnotations()[options.CertificateAnnotation]; secret != "" && o.GetKind() == "Service" {
 		n.addCertificate(o.GetNamespace(), secret)
 	}
-}
-
-// Rehearsals returns the permission to rehearse releases in a namespace.
-func Rehearsals(namespace string) Rule {
-	return Rule{Namespace: namespace, Why: string(forRehearsals), PolicyRule: rbacv1.PolicyRule{
-		Verbs: []string{"list", "create", "delete"}, APIGroups: []string{""}, Resources: []string{"pods"},
-	}}
 }
 
 // addCertificate adds the permissions to issue a certificate in a Secret. A name cannot limit create.

@@ -165,8 +165,7 @@ func (c *cycle) endMutation() {
 	c.must(client.IgnoreNotFound(c.Patch(context.Background(), deployment, patch, client.FieldOwner("user"))))
 }
 
-// limit creates a quota that allows no further object of the providers, and deletes it after some seconds. Before the first write of a release,
-// it is a risk of the release.
+// limit creates a quota that allows no further object of the providers, and deletes it after some seconds.
 func (c *cycle) limit() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "faults"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
 	used := corev1.ResourceList{}

@@ -144,7 +144,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0", Extra: certified}
 	k.release(core("v1.0.0"), docker)
 	shared := k.seedNamespaces()
-	k.addSettings("{apiVersion: capi-operator.openshift.io/v1alpha1, kind: ClusterAPI, spec: {rehearsal: Disabled}}")
+	k.addSettings("{apiVersion: capi-operator.openshift.io/v1alpha1, kind: ClusterAPI, spec: {acceptedRisks: [{name: SkippedVersions, release: 0.9.0}]}}")
 	k.kubectl("apply", "-k", k.folder)
 	for _, result := range strings.Split(strings.TrimSpace(k.kubectl("apply", "-k", k.folder)), "\n") {
 		if !strings.HasSuffix(result, " unchanged") {
@@ -153,8 +153,8 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	}
 	p := k.run()
 	k.settled("1.0.0-1")
-	if mode := k.kubectl("get", "clusterapi", "cluster", "--output=jsonpath={.spec.rehearsal}"); mode != "Disabled" {
-		t.Errorf("the first start created the object with rehearsal %q", mode)
+	if release := k.kubectl("get", "clusterapi", "cluster", "--output=jsonpath={.spec.acceptedRisks[0].release}"); release != "0.9.0" {
+		t.Errorf("the first start created the object with a risk accepted for release %q", release)
 	}
 	if names := k.names(); !slices.Contains(names, "Deployment cluster-api-controller-manager") || !slices.Contains(names, "Deployment cluster-api-provider-docker-controller-manager") {
 		t.Errorf("installed: %v", names)

@@ -163,7 +163,7 @@ func writable(t *testing.T) []string {
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				if slices.Contains(rule.Verbs, "update") && slices.Contains(rule.Verbs, "delete") { // not the pods of a rehearsal
+				if slices.Contains(rule.Verbs, "update") && slices.Contains(rule.Verbs, "delete") {
 					resources[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String()] = true
 				}
 			}

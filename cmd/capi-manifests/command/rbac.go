@@ -98,7 +98,7 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Rehearsals: true, Namespaces: planreport.Namespaces(f.profile, f.providersNamespaces, f.components)})
+	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Namespaces: planreport.Namespaces(f.profile, f.providersNamespaces, f.components)})
 	roles := rbac.RolesOf(rules, f.name, labels, f.profile.Namespaces().Operator)
 	switch f.format {
 	case cli.YAML:

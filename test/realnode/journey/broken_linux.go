@@ -17,7 +17,7 @@ func (j *Journey) pullFails(ctx context.Context) error {
 	if err := j.node.AllowPulls(false); err != nil {
 		return err
 	}
-	return errors.Join(j.stopped(ctx, broken, "ImagePull"), j.node.AllowPulls(true))
+	return errors.Join(j.goBack(ctx, broken, "ImagePull"), j.node.AllowPulls(true))
 }
 
 // managerCrashes rolls out a release whose core provider has a manager that ends at once.
@@ -29,7 +29,7 @@ func (j *Journey) managerCrashes(ctx context.Context) error {
 	return j.goBack(ctx, broken, "CrashLoopBackOff")
 }
 
-// goBack rolls out a broken release that its rehearsal does not stop, waits until status names the cause, and rolls back. The Machines run meanwhile.
+// goBack rolls out a broken release, waits until status names the cause, and rolls back. The Machines run meanwhile.
 func (j *Journey) goBack(ctx context.Context, broken release, cause string) error {
 	good := j.current
 	if err := j.roll(ctx, broken); err != nil {

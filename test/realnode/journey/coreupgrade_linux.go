@@ -151,14 +151,14 @@ func (j *Journey) crashAndBack(ctx context.Context, good release, version string
 	return err
 }
 
-// hasPod returns an error unless a provider's pod has an image. Pods of rehearsals do not count.
+// hasPod returns an error unless a provider's pod has an image.
 func (j *Journey) hasPod(ctx context.Context, image string) error {
 	pods := &corev1.PodList{}
 	if err := j.client.List(ctx, pods, client.InNamespace(v1alpha1.KubernetesNamespaces.Operand)); err != nil {
 		return err
 	}
 	for _, pod := range pods.Items {
-		if _, rehearses := pod.Labels[v1alpha1.RehearsalLabel]; !rehearses && pod.Spec.Containers[0].Image == image {
+		if pod.Spec.Containers[0].Image == image {
 			return nil
 		}
 	}

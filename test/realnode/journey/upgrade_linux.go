@@ -24,7 +24,7 @@ func (j *Journey) upgrade(ctx context.Context) error {
 	began := time.Now()
 	err = j.roll(ctx, next)
 	if err == nil {
-		err = j.rehearsed(ctx, next)
+		err = j.installed(ctx, next)
 	}
 	j.Report("release %s is installed after %.0f s", next.version, time.Since(began).Seconds())
 	time.Sleep(15 * time.Second) // the old pods end after the new ones are ready

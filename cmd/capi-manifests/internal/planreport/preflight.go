@@ -4,10 +4,7 @@ package planreport
 
 import (
 	"context"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -70,13 +67,4 @@ func (j judged) Instance(ctx context.Context, crd *unstructured.Unstructured) (s
 		return "", err
 	}
 	return "it has " + term.Plural(number, "instance", "instances"), err
-}
-
-// Quotas implements preflight.Cluster.
-func (j judged) Quotas(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
-	found, err := j.List(ctx, corev1.SchemeGroupVersion.WithKind("ResourceQuota"), "")
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
-	}
-	return installed.Decode[corev1.ResourceQuota](slices.DeleteFunc(found, func(o *unstructured.Unstructured) bool { return o.GetNamespace() != namespace })...)
 }
