@@ -77,7 +77,7 @@ func TestPlatform_Unsupported(t *testing.T) {
 	const gate = "ClusterAPIMachineManagementAWS"
 	h.setGate("4.22.0", gate, false)
 	h.setPlatform(configv1.AWSPlatformType)
-	h.reports("VersionProgressing", "UnsupportedPlatform", "platform AWS: feature gate "+gate+" is disabled")
+	h.reports("VersionProgressing", "UnsupportedPlatform", "platform AWS: feature gate "+gate+" is not enabled")
 	if names := h.names(); len(names) > 0 {
 		t.Errorf("installed on an unsupported platform: %v", names)
 	}
@@ -92,7 +92,10 @@ func TestPlatform_Unsupported(t *testing.T) {
 	if left := h.installed(); len(left) != len(installed) {
 		t.Errorf("%d objects are installed, want %d", len(left), len(installed))
 	}
-	h.setPlatform(configv1.GCPPlatformType) // supported, and not in the release
-	h.setGate("4.22.0", gate, true)
+	h.setPlatform(configv1.GCPPlatformType)
+	h.reports("VersionProgressing", "UnsupportedPlatform", "feature gate ClusterAPIMachineManagementGCP is not enabled")
+	h.setGate("4.22.0", "ClusterAPIMachineManagementGCP", true)
 	h.reports("VersionDegraded", "ComponentMissing", `type infrastructure found for platform "GCP"`)
+	h.setGate("4.23.0", gate, true)
+	h.reports("VersionProgressing", "PlatformUnknown", "FeatureGate cluster does not list the feature gates of release 4.22.0")
 }

@@ -32,13 +32,16 @@ type inputs struct {
 // ConfigMaps of the release. The outcome is AsExpected, or the reason why no version
 // can be decided on.
 func (p pass) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
+	images, errImages := releaseSource{p.ImagesJSON, p.release}.parse(p.files, cluster.Spec.ImageOverrides)
+	if p.release == "" {
+		return inputs{}, status.Outcome{Reason: imagesReason(errImages), Err: errImages}
+	}
 	platforms, outcome := p.readPlatforms(ctx, cluster)
 	if outcome.Reason != reason.AsExpected {
 		return inputs{}, outcome
 	}
-	images, err := releaseSource{p.ImagesJSON, p.release}.parse(p.files, cluster.Spec.ImageOverrides)
-	if err != nil {
-		return inputs{}, status.Outcome{Reason: imagesReason(err), Err: err}
+	if errImages != nil {
+		return inputs{}, status.Outcome{Reason: imagesReason(errImages), Err: errImages}
 	}
 	variables, err := configuration{p.Client}.variables(ctx, p.Variables)
 	if err != nil {
@@ -54,9 +57,6 @@ func (p pass) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, exis
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
 	bundles, err := p.choose(platforms, results, others, cluster)
-	if errors.As(err, new(*operand.UnsupportedError)) {
-		return inputs{}, unsupported(err, cluster)
-	}
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
@@ -73,35 +73,30 @@ func (p pass) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, exis
 
 // readPlatforms returns the platforms of the cluster. The outcome is AsExpected, or the reason why nothing is installed on them.
 func (p pass) readPlatforms(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
-	platforms, err := p.Platforms, error(nil)
-	if len(platforms) == 0 {
-		platforms, err = configuration{p.Client}.platforms(ctx)
+	if len(p.Platforms) > 0 {
+		return p.Platforms, status.Outcome{Reason: reason.AsExpected}
 	}
-	if err == nil && len(platforms) == 0 {
+	platform, err := configuration{p.Client}.platform(ctx)
+	if err == nil && platform == "" {
 		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}
 	if err == nil {
-		err = p.checkGates(ctx, platforms)
+		err = configuration{p.Client}.checkSupport(ctx, platform, p.release)
 	}
 	switch {
 	case errors.As(err, new(*operand.UnsupportedError)):
 		return nil, unsupported(err, cluster)
 	case errors.Is(err, errGatesUnknown):
-		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: err.Error()}
+		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting: " + err.Error()}
 	case err != nil:
 		return nil, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	return platforms, status.Outcome{Reason: reason.AsExpected}
+	return operand.Platforms{platform}, status.Outcome{Reason: reason.AsExpected}
 }
 
 // choose selects the bundles for the platforms. It returns an error if that would
 // uninstall a provider of the desired version because an input is missing.
 func (p pass) choose(platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
-	if len(others) == 0 {
-		if err := p.checkProvider(platforms, results, cluster); err != nil {
-			return nil, err
-		}
-	}
 	bundles, err := operand.Select(platforms, results)
 	if errors.As(err, new(*operand.MissingError)) && len(others) > 0 {
 		return nil, errors.Join(err, join(others))

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
@@ -70,13 +69,13 @@ func (c configuration) read(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// platforms returns the platform of the cluster; empty while it is unknown.
-func (c configuration) platforms(ctx context.Context) (operand.Platforms, error) {
+// platform returns the platform of the cluster; empty while it is unknown.
+func (c configuration) platform(ctx context.Context) (string, error) {
 	infrastructure := &configv1.Infrastructure{}
 	if err := c.read(ctx, infrastructure); err != nil || infrastructure.Status.PlatformStatus == nil {
-		return nil, err
+		return "", err
 	}
-	return operand.Platforms{string(infrastructure.Status.PlatformStatus.Type)}, nil
+	return string(infrastructure.Status.PlatformStatus.Type), nil
 }
 
 // observe returns the configuration objects that determine a version.

@@ -192,7 +192,6 @@ var badInputs = []struct {
 		h.writeImages(good)
 	}, "ComponentMissing", []string{"cluster-api-provider-aws", "is defined by both", "again"}},
 	{"the platform is unknown", func(h *harness, _ map[string]string) { h.platform("") }, "PlatformUnknown", []string{"Infrastructure cluster"}},
-	{"the platform is External", func(h *harness, _ map[string]string) { h.platform(configv1.ExternalPlatformType) }, "ComponentMissing", []string{`"External"`, "for AWS"}},
 	{"an override by tag is rejected, and an override with a missing image is reported", func(h *harness, good map[string]string) {
 		if err := h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: "quay.io/me/capi:latest"}); err == nil {
 			h.Error("the API server accepts an override by tag")
@@ -334,19 +333,6 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	h.writeImages(next)
 	h.settled("4.22.1-2")
 	h.owned("4.22.1-2")
-}
-
-// TestPlatformNone_IsUnsupported: OpenShift has no Cluster API provider for the platform None.
-func TestPlatformNone_IsUnsupported(t *testing.T) {
-	h := newHarness(t)
-	h.platform(configv1.NonePlatformType)
-	t.Cleanup(func() { h.platform(configv1.AWSPlatformType) })
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	h.start("4.22.0")
-	h.reports("Available", "UnsupportedPlatform", "None")
-	if names := h.names(); len(names) > 0 {
-		t.Errorf("installed: %v", names)
-	}
 }
 
 func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
