@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/administer"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/internal/buildinfo"
 )
@@ -36,7 +35,6 @@ Cluster API providers from. Such an image holds a bundle:
   extract    image                ->  bundle
   images     list of images       ->  images.json, with digests
   mirror     images.json          ->  its images in another registry, or in a directory
-  outdated   images.json          ->  newer versions in the repositories, and whether an upgrade is allowed
   plan       images.json          ->  components, phases and objects that a cluster would install
   settings   bundles              ->  variables, feature gates and Deployments that can be set in a cluster
   tree       images.json or image ->  the same, down to each object
@@ -112,8 +110,8 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newOutdated(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newTrace(), newVersion(v))
-	root.AddCommand(administer.Commands()...)
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newTrace(), newVersion(v))
+	root.AddCommand(newChanges()...)
 	return root
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,9 +29,8 @@ The next steps come first. Complete and pending phases are one line each unless 
 width. While a version is being installed, its time and the time of the last rollout are shown.
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
-fact, or a document with -o json or yaml. On a terminal the state, the cluster and the next steps stay at the top, and the rest scrolls:
-arrows, PgUp, PgDn, g (top) and G (bottom). q ends the watch with the exit code of the state, Ctrl-C with 130; the last report
-stays on the terminal. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest or blocked. At rest means
+fact, or a document with -o json or yaml. The last line counts the lines that do not fit on the terminal. Ctrl-C ends the watch with the exit
+code 130; the last report stays on the terminal as a whole. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest or blocked. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
 is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
@@ -137,7 +135,8 @@ func (o *statusOptions) once(cmd *cobra.Command, cluster *installed.Cluster) err
 // finish writes a report and returns its state as an error, unless it is at rest.
 func (o *statusOptions) finish(cmd *cobra.Command, report rollout.Report, message string) error {
 	var out bytes.Buffer
-	layout := rollout.Layout{Width: term.Width(cmd.OutOrStdout()), NoFold: o.noFold}
+	width, _ := term.Size(cmd.OutOrStdout())
+	layout := rollout.Layout{Width: width, NoFold: o.noFold}
 	if err := report.Write(&out, o.format, time.Now(), o.color.Enabled(cmd.OutOrStdout()), layout); err != nil {
 		return err
 	}
@@ -157,28 +156,26 @@ func stateOf(report rollout.Report, message string) error {
 // errTimeout reports that --timeout has passed.
 var errTimeout = errors.New("timed out")
 
-// display returns the display of a watch. It calls ended when the user ends it.
-func (o *statusOptions) display(cmd *cobra.Command, ended func(error)) rollout.Display {
+// display returns the display of a watch.
+func (o *statusOptions) display(cmd *cobra.Command) *rollout.Display {
 	problem := func(err error) { cli.Report(cmd.ErrOrStderr(), err) }
 	if !o.watch {
 		return rollout.NewPulse(cmd.ErrOrStderr(), problem)
 	}
 	out := cmd.OutOrStdout()
-	terminal := rollout.Terminal{Out: out, In: cmd.InOrStdin(), Color: o.color.Enabled(out), NoFold: o.noFold, Ended: ended}
-	return rollout.NewDisplay(terminal, o.format, problem)
+	return rollout.NewDisplay(rollout.Terminal{Out: out, Color: o.color.Enabled(out), NoFold: o.noFold}, o.format, problem)
 }
 
 // follow watches the cluster until the rollout ends (--wait), the timeout passes,
 // or the user interrupts.
 func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) error {
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
+	ctx := cmd.Context()
 	if o.timeout > 0 {
 		timed, stop := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 		defer stop()
 		ctx = timed
 	}
-	show := o.display(cmd, cancel)
+	show := o.display(cmd)
 	var last *rollout.Report
 	err := cluster.Watch(ctx, show.Problem, func(snapshot rollout.Snapshot) (bool, error) {
 		report := rollout.New(snapshot).For(o.forVersion)
@@ -190,9 +187,7 @@ func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) e
 	switch {
 	case last != nil && timeout:
 		return o.end(cmd, *last, fmt.Sprintf("timed out after %s: %s", o.timeout, last.Summary))
-	case errors.Is(err, rollout.ErrInterrupted):
-		return &cli.SignalError{Signal: os.Interrupt}
-	case err != nil && !errors.Is(err, rollout.ErrQuit):
+	case err != nil:
 		return err
 	default:
 		return o.end(cmd, *last, "")

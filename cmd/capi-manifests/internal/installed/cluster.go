@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installed reads the installed versions of a cluster, and watches them. It sends
-// only requests with the verbs get, list and watch.
+// Package installed reads the installed versions of a cluster, and watches them. Only Cluster.Patch sends requests with other verbs than
+// get, list and watch.
 package installed
 
 import (
@@ -45,14 +45,16 @@ type Cluster struct {
 	// Context is the context of the kubeconfig, for people; empty if there is none.
 	Context string
 
-	config   *rest.Config
+	// config is the configuration of clients that only read; writes is the given configuration.
+	config, writes *rest.Config
+
 	objects  dynamic.Interface
 	metadata metadata.Interface
 }
 
 // Connect returns the clients of a cluster. It sends no request.
-func Connect(config *rest.Config) (*Cluster, error) {
-	config = rest.CopyConfig(config)
+func Connect(given *rest.Config) (*Cluster, error) {
+	config := rest.CopyConfig(given)
 	config.QPS, config.UserAgent = -1, userAgent
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
@@ -61,7 +63,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	if err := errors.Join(errObjects, errMetadata); err != nil {
 		return nil, &AccessError{Subject: "API server " + config.Host, Err: err, Permanent: true}
 	}
-	return &Cluster{config: config, objects: objects, metadata: meta}, nil
+	return &Cluster{config: config, writes: given, objects: objects, metadata: meta}, nil
 }
 
 // readOnly rejects requests that write.

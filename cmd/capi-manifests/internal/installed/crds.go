@@ -14,45 +14,40 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// CRDs are names of CRDs, sorted.
-type CRDs []string
-
-// CRDs returns the names of the CRDs in the cluster and in its stored versions.
-func (c *Cluster) CRDs(ctx context.Context) (CRDs, error) {
+// UnknownCRDs returns an error for each name that no CRD of the cluster or of its stored versions has; it proposes the nearest name.
+func (c *Cluster) UnknownCRDs(ctx context.Context, wanted []string) (unknown []error, err error) {
 	versions, err := c.Versions(ctx)
 	if err != nil {
 		return nil, err
-	}
-	var names CRDs
-	for _, version := range versions {
-		for _, component := range version.Set.Operands {
-			for _, stored := range component.Objects {
-				if stored.GroupVersionKind().GroupKind() == object.CustomResourceDefinition {
-					names = append(names, stored.GetName())
-				}
-			}
-		}
 	}
 	definitions, err := c.metadata.Resource(crds).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, c.failed(crds, "", err)
 	}
+	var names []string
+	for _, version := range versions {
+		for _, component := range version.Set.Operands {
+			for _, stored := range component.Objects {
+				if object.IsCRD(stored) {
+					names = append(names, stored.GetName())
+				}
+			}
+		}
+	}
 	for _, definition := range definitions.Items {
 		names = append(names, definition.Name)
 	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// Unknown returns an error if there is no CRD with a name; it names the nearest one.
-func (c CRDs) Unknown(name string) error {
-	if slices.Contains(c, name) {
-		return nil
+	for _, name := range wanted {
+		nearest := text.Nearest(name, names)
+		switch {
+		case slices.Contains(names, name):
+		case nearest != "":
+			unknown = append(unknown, fmt.Errorf("CRD %s not found; did you mean %s?", name, nearest))
+		default:
+			unknown = append(unknown, fmt.Errorf("CRD %s not found in the cluster or in a stored version", name))
+		}
 	}
-	if nearest := text.Nearest(name, c); nearest != "" {
-		return fmt.Errorf("CRD %s not found; did you mean %s?", name, nearest)
-	}
-	return fmt.Errorf("CRD %s not found in the cluster or in a stored version", name)
+	return unknown, nil
 }
 
 // ClusterAPI reads the ClusterAPI object. Errors are of type *AccessError.

@@ -21,7 +21,8 @@ func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {
 	var out bytes.Buffer
 	var problems []string
 	now := func() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-	log := &factLog{problemLog: &problemLog{write: func(err error) { problems = append(problems, err.Error()) }}, out: &out, now: now}
+	log := NewDisplay(Terminal{Out: &out}, Text, func(err error) { problems = append(problems, err.Error()) })
+	log.now = now
 	for _, crds := range [][]string{{"a"}, {"a"}, {"a", "b"}} {
 		if err := log.Show(reportWith(crds...)); err != nil {
 			t.Fatal(err)
@@ -40,7 +41,8 @@ func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {
 func TestPulse_WritesTheSummaryNowAndThen(t *testing.T) {
 	var out bytes.Buffer
 	at := now
-	p := &pulse{problemLog: &problemLog{}, out: &out, now: func() time.Time { return at }}
+	p := &Display{now: func() time.Time { return at }}
+	p.draw = p.pulse(&out)
 	for _, step := range []struct {
 		after   int // seconds
 		summary string
@@ -59,7 +61,7 @@ func TestPulse_WritesTheSummaryNowAndThen(t *testing.T) {
 
 func TestDocuments_OneForEachChange(t *testing.T) {
 	var out bytes.Buffer
-	documents := &documents{out: &out, format: YAML}
+	documents := NewDisplay(Terminal{Out: &out}, YAML, nil)
 	for _, crds := range [][]string{{"a"}, {"a"}, {"b"}} {
 		if err := documents.Show(reportWith(crds...)); err != nil {
 			t.Fatal(err)

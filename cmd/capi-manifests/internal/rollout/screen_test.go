@@ -68,7 +68,7 @@ func TestScreen_MatchesGoldenFiles(t *testing.T) {
 	for _, components := range []int{4, 63} {
 		for _, width := range []int{40, 60, 80, 120} {
 			t.Run(fmt.Sprintf("%d components, %d columns", components, width), func(t *testing.T) {
-				got := shown(viewOf(width, 24, upgradeOf(components)))
+				got := framed(upgradeOf(components), width, 24, "")
 				joined := strings.Join(strings.Fields(strings.NewReplacer("│", "", "└──", "", "├──", "").Replace(got)), " ")
 				for _, part := range []string{"admin@management", "Next steps", "InstallerProgressing is True", "8/9", "being installed for 9m; the last rollout took 4m", "phases complete", "Deployment capi-system", "CrashLoopBackOff, exit code 1:", "phases pending"} {
 					last := width == 40 && part == "phases pending" // what does not fit is at the end
@@ -84,6 +84,34 @@ func TestScreen_MatchesGoldenFiles(t *testing.T) {
 				scenario.Golden(t, fmt.Sprintf("testdata/screen/%02d-components-%03d-columns.txt", components, width), got)
 			})
 		}
+	}
+}
+
+// framed returns the lines of a report on a terminal.
+func framed(report Report, width, height int, problem string) string {
+	var out strings.Builder
+	for _, line := range report.frame(now, Layout{Width: width}, height, problem) {
+		out.WriteString(line.Paint(false) + "\n")
+	}
+	return out.String()
+}
+
+// TestFrame_CountsTheLinesThatDoNotFit has a problem of several lines, too.
+func TestFrame_CountsTheLinesThatDoNotFit(t *testing.T) {
+	report := upgradeOf(4)
+	all := strings.Count(framed(report, 80, 1000, ""), "\n")
+	for height := 1; height <= all+1; height++ {
+		got := framed(report, 80, height, "")
+		if want := min(height, all); strings.Count(got, "\n") != want {
+			t.Errorf("%d lines of a terminal:\n%s", height, got)
+		}
+		if note := fmt.Sprintf("\n%d more lines: enlarge the terminal\n", all-height+1); height > 1 && strings.HasSuffix(got, note) != (height < all) {
+			t.Errorf("%d lines of a terminal:\n%s", height, got)
+		}
+	}
+	got := framed(report, 40, 10, "12:10:00 "+strings.Repeat("refused ", 40))
+	if strings.Count(got, "\n") != 10 || strings.Count(got, "refused") != 14 || !strings.Contains(got, "enlarge the terminal\n12:10:00 refused") {
+		t.Errorf("got\n%s", got)
 	}
 }
 

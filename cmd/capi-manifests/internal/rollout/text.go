@@ -46,11 +46,6 @@ type text struct {
 
 // Text returns the report for a terminal: the state, the next steps, the versions, and then the rest.
 func (r Report) Text(now time.Time, layout Layout) []Line {
-	return append(r.head(now, layout), r.body(now, layout)...)
-}
-
-// head returns the state, the cluster and the next steps.
-func (r Report) head(now time.Time, layout Layout) []Line {
 	w := &text{now: now, layout: layout, waiting: slices.ContainsFunc(r.Versions, Version.waits)}
 	w.wrapped(Line{{stateColors[r.State], stateWords[r.State]}, {"", "  "}}, "  ", "", r.Summary)
 	if r.Cluster != nil {
@@ -60,12 +55,6 @@ func (r Report) head(now time.Time, layout Layout) []Line {
 		w.wrapped(nil, "", term.Faint, "The report below is old: the last sign of life was "+w.age(r.Installer.Renewed)+" ago.")
 	}
 	w.steps(r.NextSteps)
-	return w.lines
-}
-
-// body returns the versions, and then the rest.
-func (r Report) body(now time.Time, layout Layout) []Line {
-	w := &text{now: now, layout: layout}
 	for _, version := range r.Versions {
 		w.version(version, r.LastRolloutSeconds)
 	}

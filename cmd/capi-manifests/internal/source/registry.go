@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	ggcrtransport "github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/capi-installer/capi-installer/extractor/remote"
@@ -83,19 +82,6 @@ func Resolve(ctx context.Context, client *fetch.Client, reference string) (strin
 		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), WithAdvice(err, ref.Context()))
 	}
 	return ref.Context().Digest(digest.String()).Name(), nil
-}
-
-// Tags returns the tags of a repository in its registry; mirrors are not asked.
-func Tags(ctx context.Context, client *fetch.Client, repository name.Repository) ([]string, error) {
-	to, err := client.Target(ctx, repository.Tag("latest"))
-	if err != nil {
-		return nil, err
-	}
-	tags, err := ggcr.List(repository, ggcr.WithContext(ctx), ggcr.WithUserAgent("capi-manifests"), ggcr.WithTransport(to))
-	if err != nil {
-		return nil, fmt.Errorf("listing the tags of %s: %w", repository, WithAdvice(err, repository))
-	}
-	return tags, nil
 }
 
 // MaxManifest is the maximum size of a manifest in bytes; as in remote.Limits.

@@ -41,17 +41,12 @@ func IsTerminal(stream any) bool {
 // Redraws reports whether w is a terminal that moves its cursor.
 func Redraws(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
 
-// Width returns the number of columns of the terminal that w writes to; 0 if it is none.
-func Width(w io.Writer) int {
-	file, isFile := w.(*os.File)
-	if !isFile {
-		return 0
+// Size returns the numbers of columns and lines of the terminal that w writes to; 0 if it is none.
+func Size(w io.Writer) (width, height int) {
+	if file, isFile := w.(*os.File); isFile {
+		width, height, _ = term.GetSize(int(file.Fd())) // 0 with an error
 	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
+	return width, height
 }
 
 // EncodeJSON writes data as JSON. Characters that are not printable are escaped, so that they
