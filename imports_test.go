@@ -101,7 +101,7 @@ func TestFences_NameExistingFolders(t *testing.T) {
 
 // TestProgram_LinksOnlyUsedMethods: with html/template in the program the linker keeps every exported method, because
 // templates call methods by name. The binary then grows by 25 MiB, and its resident pages count towards the limit of
-// 120 MiB. gRPC links html/template.
+// the container. gRPC links html/template.
 func TestProgram_LinksOnlyUsedMethods(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/capi-installer").Output()
 	if err != nil {

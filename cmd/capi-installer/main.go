@@ -13,7 +13,6 @@ import (
 )
 
 func main() {
-	boundMemory()
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "capi-installer:", err)
 		os.Exit(1)

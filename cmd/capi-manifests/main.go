@@ -9,6 +9,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
@@ -29,7 +30,10 @@ func stopSignals() []os.Signal {
 }
 
 func main() {
-	collectRarely()
+	if os.Getenv("GOGC") == "" { // most commands end before a collection is worth its time
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(512 << 20) // with more live objects, memory matters more than time
+	}
 	os.Exit(command.Run(untilSignal(), version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

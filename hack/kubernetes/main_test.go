@@ -100,7 +100,7 @@ func TestInstallation_KeepsTheEnvironment(t *testing.T) {
 		for _, variable := range containers[0].(map[string]any)["env"].([]any) {
 			names = append(names, variable.(map[string]any)["name"])
 		}
-		if diff := cmp.Diff([]any{"POD_NAME", "POD_UID", "PLATFORM"}, names); diff != "" {
+		if diff := cmp.Diff([]any{"POD_NAME", "POD_UID", "GOMEMLIMIT", "PLATFORM"}, names); diff != "" {
 			t.Errorf("environment (-want +got):\n%s", diff)
 		}
 	}

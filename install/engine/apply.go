@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -49,7 +48,7 @@ type application struct {
 
 func (a application) apply(ctx context.Context) (Result, error) {
 	if a.how.Ordered && a.kept.of(a.rev) == nil {
-		if err := validation.NewRevisionValidator().Validate(ctx, a.Owners.packed(a.rev.Name, 0, a.rev.Phases...)); err != nil {
+		if err := validation.NewRevisionValidator().Validate(ctx, a.Owners.copied(a.rev.Name, 0, a.rev.Phases...)); err != nil {
 			return Result{Invalid: err}, nil //nolint:nilerr // the result has it
 		}
 	}
@@ -97,7 +96,7 @@ func (a application) applyPart(ctx context.Context, part []revision.Phase) (foun
 }
 
 // applyPhase applies one phase, unless it has not changed. Each phase is a boxcutter
-// revision of its own, so that only its CRDs are unpacked.
+// revision, because unchanged phases are left out.
 func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold holder) ([]Phase, error) {
 	if kept, unchanged := a.kept.unchanged(ctx, a.rev, phase.Name); unchanged && (hold.active || !kept.holds()) {
 		return []Phase{kept}, nil
@@ -134,11 +133,8 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 func (a application) desired(ctx context.Context, phase revision.Phase) ([]*unstructured.Unstructured, error) {
 	objects := make([]*unstructured.Unstructured, len(phase.Objects))
 	for i, obj := range phase.Objects {
-		whole, err := crdpack.Unpack(obj)
-		if err != nil {
-			return nil, err
-		}
-		if objects[i], err = ignore(ctx, a.Reader, a.rev.Ignored, asApplied(whole)); err != nil {
+		var err error
+		if objects[i], err = ignore(ctx, a.Reader, a.rev.Ignored, asApplied(obj)); err != nil {
 			return nil, err
 		}
 	}

@@ -89,7 +89,7 @@ func (e *Engine) Settle(version string) { e.kept.settle(version) }
 func (e *Engine) Remove(ctx context.Context, rev Revision, how Remove) (Removal, error) {
 	out := Removal{Complete: true}
 	for _, phase := range slices.Backward(rev.Phases) {
-		result, err := e.revisions.Teardown(ctx, e.Owners.packed(phase.Owner, phase.Number, reversed(phase)), how.options(phase)...)
+		result, err := e.revisions.Teardown(ctx, e.Owners.copied(phase.Owner, phase.Number, reversed(phase)), how.options(phase)...)
 		if err != nil {
 			return Removal{}, err
 		}

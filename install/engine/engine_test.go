@@ -71,10 +71,10 @@ func TestAsApplied(t *testing.T) {
 }
 
 // boxcutter may write into the objects that it gets.
-func TestPacked_SharesNoObject(t *testing.T) {
+func TestCopied_SharesNoObject(t *testing.T) {
 	engine, obj := &Engine{Owners: NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator)}, settings("a", "red")
 	phases := []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{obj}}}
-	for _, phase := range engine.Owners.packed("4.22.0-1", 1, phases...).GetPhases() {
+	for _, phase := range engine.Owners.copied("4.22.0-1", 1, phases...).GetPhases() {
 		for _, given := range phase.GetObjects() {
 			given.SetLabels(map[string]string{"x": "y"})
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -115,28 +114,24 @@ func (h holder) waitsForPods(ctx context.Context, owner string, desired *unstruc
 	if err != nil || actual == nil || h.owners.Controls(owner, actual) {
 		return false, err
 	}
-	return h.matches(actual)
+	return h.matches(actual), nil
 }
 
 // matches reports whether the component serves all versions in the rules of a webhook configuration, of the API groups that it has CRDs of.
 // The API server asks no webhook about a version that it does not serve, and then nothing would check instances.
-func (h holder) matches(configuration *unstructured.Unstructured) (bool, error) {
+func (h holder) matches(configuration *unstructured.Unstructured) bool {
 	served := map[string]sets.Set[string]{}
 	for _, phase := range h.part {
 		for _, obj := range phase.Objects {
 			if !object.IsCRD(obj) {
 				continue
 			}
-			crd, err := crdpack.Unpack(obj)
-			if err != nil {
-				return false, err
-			}
-			group := object.TextAt(crd.Object, "spec", "group")
+			group := object.TextAt(obj.Object, "spec", "group")
 			if served[group] == nil {
 				served[group] = sets.New("*")
 			}
-			for _, version := range object.CRDVersions(crd) {
-				if object.ServesVersion(crd, version) {
+			for _, version := range object.CRDVersions(obj) {
+				if object.ServesVersion(obj, version) {
 					served[group].Insert(version)
 				}
 			}
@@ -146,12 +141,12 @@ func (h holder) matches(configuration *unstructured.Unstructured) (bool, error) 
 		for _, rule := range object.MapsAt(webhook, "rules") {
 			for _, group := range object.TextsAt(rule, "apiGroups") {
 				if known := served[group]; known != nil && !known.HasAll(object.TextsAt(rule, "apiVersions")...) {
-					return false, nil
+					return false
 				}
 			}
 		}
 	}
-	return true, nil
+	return true
 }
 
 // existing returns the object in the cluster; nil if there is none. The cache has no object that is about to be adopted.

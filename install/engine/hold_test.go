@@ -25,7 +25,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -51,12 +50,6 @@ func webhooksFor(group, version string) *unstructured.Unstructured {
 }
 
 func TestHolder_Of(t *testing.T) {
-	packed := func(crd *unstructured.Unstructured) *unstructured.Unstructured {
-		if err := crdpack.Pack(crd); err != nil {
-			t.Fatal(err)
-		}
-		return crd
-	}
 	owned := func(o *unstructured.Unstructured, owner string) *unstructured.Unstructured {
 		if err := NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator).Set(owner, o); err != nil {
 			t.Fatal(err)
@@ -97,10 +90,10 @@ func TestHolder_Of(t *testing.T) {
 		"webhooks of this version":                    {cached: owned(webhooksFor("x.io", "v2"), "4.22.0-2"), desired: webhooksFor("x.io", "v2"), want: "applied"},
 		"new webhooks":                                {desired: webhooksFor("x.io", "v2"), want: "applied"},
 		"webhooks, pods that are ready":               {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), released: true, want: "applied"},
-		"webhooks for a version that is served":       {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD(both...))}, want: "omitted"},
-		"webhooks for a version that is not served":   {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD("v1-", "v2!"))}, want: "applied"},
-		"webhooks for a version of another component": {cached: owned(webhooksFor("y.io", "v1"), "4.22.0-1"), desired: webhooksFor("y.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD("v2!"))}, want: "omitted"},
-		"webhooks for all versions":                   {cached: owned(webhooksFor("x.io", "*"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{packed(machinesCRD("v2!"))}, want: "omitted"},
+		"webhooks for a version that is served":       {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{machinesCRD(both...)}, want: "omitted"},
+		"webhooks for a version that is not served":   {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{machinesCRD("v1-", "v2!")}, want: "applied"},
+		"webhooks for a version of another component": {cached: owned(webhooksFor("y.io", "v1"), "4.22.0-1"), desired: webhooksFor("y.io", "v2"), part: []*unstructured.Unstructured{machinesCRD("v2!")}, want: "omitted"},
+		"webhooks for all versions":                   {cached: owned(webhooksFor("x.io", "*"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{machinesCRD("v2!")}, want: "omitted"},
 		"another object":                              {cached: settings("a", "red"), desired: settings("a", "blue"), want: "applied"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +245,7 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 			}).Build()
 			engine, err := Assemble(Parts{
 				Connection: Connection{Scheme: all, Mapper: mapper, Live: cluster, Writer: cluster, Namespace: v1alpha1.OpenShiftNamespaces.Operator},
-				Discovery:  fixture.Schemas{}, Reader: cluster, Versions: cluster,
+				Discovery:  fixture.Schemas{}, Reader: cluster,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -62,7 +62,6 @@ func New(to Connection) (*Engine, error) {
 		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
 		DefaultNamespaces:    cached,
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
-		DefaultTransform:     compress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
@@ -74,7 +73,7 @@ func New(to Connection) (*Engine, error) {
 	installed := &outlasting{TrackingCache: tracking}
 	e, err := Assemble(Parts{
 		Connection: to, Discovery: discovered, Watches: installed,
-		Reader: Reader{decompressing{installed}, to.Live, to.Namespaces}, Versions: Reader{installed, to.Live, to.Namespaces},
+		Reader: Reader{installed, to.Live, to.Namespaces},
 	})
 	if err != nil {
 		return nil, err
@@ -90,9 +89,8 @@ type Parts struct {
 	Discovery discovery.OpenAPIV3SchemaInterface
 	// Watches watch the kinds of Reader.
 	Watches Watches
-	// Reader reads installed objects from a cache, and Versions their identity and resource
-	// version, without decoding them.
-	Reader, Versions client.Reader
+	// Reader reads installed objects from a cache.
+	Reader client.Reader
 }
 
 // Assemble returns an engine without a cache of its own. It validates objects of the whole
@@ -110,7 +108,7 @@ func Assemble(of Parts) (*Engine, error) {
 	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
 		Owners: NewOwners(of.Scheme, of.Namespace), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, live: live,
-		kept:      keeper{versions: of.Versions, changes: changes},
+		kept:      keeper{versions: of.Reader, changes: changes},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }

@@ -50,7 +50,7 @@ func newOrdered(t *testing.T, objects ...client.Object) *ordered {
 	var err error
 	o.engine, err = Assemble(Parts{
 		Connection: Connection{Scheme: scheme.Scheme, Mapper: mapper, Live: o, Writer: o, Namespace: v1alpha1.OpenShiftNamespaces.Operator, Namespaces: cached},
-		Discovery:  fixture.Schemas{}, Reader: o, Versions: o,
+		Discovery:  fixture.Schemas{}, Reader: o,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -75,9 +75,8 @@ func (r Revision) kinds() sets.Set[schema.GroupVersionKind] {
 	return kinds
 }
 
-// packed returns phases of an owner as a boxcutter revision that can be checked and torn
-// down, but not applied, because its CRDs may be packed. The objects are copies.
-func (o Owners) packed(owner string, number int64, of ...revision.Phase) boxcutter.Revision {
+// copied returns phases of an owner as a boxcutter revision with copies of the objects.
+func (o Owners) copied(owner string, number int64, of ...revision.Phase) boxcutter.Revision {
 	phases := make([]boxcutter.Phase, len(of))
 	for i, phase := range of {
 		objects := make([]client.Object, len(phase.Objects))

@@ -59,7 +59,7 @@ func (s state) partsOf(name string) (sets.Set[revision.Part], error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := v.stored.DecodePacked()
+	set, err := v.stored.Decode()
 	if err != nil {
 		return nil, fmt.Errorf("reading version %s: %w", name, err)
 	}

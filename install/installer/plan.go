@@ -19,7 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// plan is a version divided into phases. Its CRDs are packed. A plan is not changed: each
+// plan is a version divided into phases. A plan is not changed: each
 // step returns another one.
 type plan struct {
 	version
@@ -42,7 +42,7 @@ type plan struct {
 
 // plan divides the version into phases.
 func (v version) plan() (plan, error) {
-	set, err := v.stored.DecodePacked()
+	set, err := v.stored.Decode()
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("reading version %s: %w", v.name, err)
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -37,11 +36,7 @@ func (t trial) dropVersions(ctx context.Context, phase revision.Phase) error {
 		if !object.IsCRD(obj) || t.DropVersions == nil {
 			continue
 		}
-		crd, err := crdpack.Unpack(obj)
-		if err != nil {
-			return err
-		}
-		if err := t.DropVersions(ctx, crd); err != nil {
+		if err := t.DropVersions(ctx, obj); err != nil {
 			return err
 		}
 	}

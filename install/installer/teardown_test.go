@@ -73,7 +73,7 @@ func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *R
 			Scheme: scheme.Scheme, Mapper: live.RESTMapper(), Live: live, Writer: live,
 			Namespace: v1alpha1.OpenShiftNamespaces.Operator, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
 		},
-		Discovery: fixture.Schemas{}, Watches: starts, Reader: cache, Versions: cache,
+		Discovery: fixture.Schemas{}, Watches: starts, Reader: cache,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (r *Reconciler) contents(ctx context.Context) Contents {
 		if err != nil {
 			return operand.Set{}, err
 		}
-		return stored.DecodePacked()
+		return stored.Decode()
 	}
 }
 

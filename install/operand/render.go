@@ -11,7 +11,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/setting"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
@@ -28,28 +27,19 @@ import (
 //
 // The error joins all findings: a *RenderError for a defect of a bundle, a *SettingError for a setting.
 func Render(inputs Inputs) (Set, error) {
-	return render(inputs, func(*unstructured.Unstructured) error { return nil })
-}
-
-// RenderPacked is Render with packed CRDs (internal/crdpack): they take little memory.
-func RenderPacked(inputs Inputs) (Set, error) { return render(inputs, crdpack.Pack) }
-
-// render renders bundles. pack is called for each object once its content is complete.
-func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, error) {
 	set := Set{
 		ContentID:     ContentID(inputs),
 		Variables:     usedVariables(inputs.Bundles, inputs.Variables),
 		SecretsDigest: inputs.Settings.Secrets.Digest(),
 		Operands:      make([]Operand, len(inputs.Bundles)),
 	}
-	pack = withoutSecrets(inputs.Settings.Secrets, pack)
 	var findings []error
 	var all []rendered
 	var names []string
 	for i, bundle := range inputs.Bundles {
 		settings := inputs.Settings.For(bundle.Metadata.ProviderName)
 		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, isForOpenShift(bundle))
-		objects, errs := read(bundle, variables, pack)
+		objects, errs := read(bundle, variables, inputs.Settings.Secrets)
 		set.Operands[i] = operandOf(bundle, objects)
 		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables), isForOpenShift(bundle))
 		set.Operands[i].Settings = applied
@@ -64,16 +54,6 @@ func render(inputs Inputs, pack func(*unstructured.Unstructured) error) (Set, er
 	return set, nil
 }
 
-// withoutSecrets returns pack with a check: a packed CRD cannot have placeholders.
-func withoutSecrets(secrets setting.Secrets, pack func(*unstructured.Unstructured) error) func(*unstructured.Unstructured) error {
-	return func(obj *unstructured.Unstructured) error {
-		if object.IsCRD(obj) && secrets.Reveal(obj) != obj {
-			return errors.New("a CustomResourceDefinition cannot contain the value of a Secret")
-		}
-		return pack(obj)
-	}
-}
-
 // isForOpenShift reports whether the manifests of a bundle are made for OpenShift.
 func isForOpenShift(bundle extractor.Bundle) bool {
 	return bundle.Metadata.ClusterProfile == extractor.OpenShift
@@ -86,7 +66,7 @@ func setBy(bundle extractor.Bundle, settings setting.Component, values map[strin
 	if marked == nil {
 		return nil
 	}
-	objects, _ := read(bundle, marked, func(*unstructured.Unstructured) error { return nil }) // errors are reported with the values
+	objects, _ := read(bundle, marked, setting.Secrets{}) // errors are reported with the values
 	return operandOf(bundle, objects).Objects
 }
 
@@ -120,7 +100,7 @@ func (r rendered) finding(err error) error {
 }
 
 // read returns the objects of a bundle, with the payload image.
-func read(bundle extractor.Bundle, variables map[string]string, pack func(*unstructured.Unstructured) error) (objects []rendered, findings []error) {
+func read(bundle extractor.Bundle, variables map[string]string, secrets setting.Secrets) (objects []rendered, findings []error) {
 	for _, document := range yamldoc.SplitNonEmpty(bundle.Manifests) {
 		finding := func(line int, err error) {
 			findings = append(findings, &RenderError{Source: source(bundle), Line: line, Document: document.Number, Err: err})
@@ -139,8 +119,8 @@ func read(bundle extractor.Bundle, variables map[string]string, pack func(*unstr
 		for _, fields := range parsed {
 			obj := &unstructured.Unstructured{Object: fields}
 			leaveCABundle(obj)
-			if err := pack(obj); err != nil {
-				finding(document.Line, err)
+			if object.IsCRD(obj) && secrets.Reveal(obj) != obj {
+				finding(document.Line, errors.New("a CustomResourceDefinition cannot contain the value of a Secret"))
 			}
 			objects = append(objects, rendered{obj, &bundle, document})
 		}

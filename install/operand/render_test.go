@@ -5,7 +5,6 @@ package operand
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/setting"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
-	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
@@ -30,35 +27,12 @@ func TestRender(t *testing.T) {
 	goesIn := scenario.AllBut("want.yaml", "want.error")
 	scenario.Run(t, "testdata/render/*.txtar", goesIn, func(t *testing.T, archive *scenario.Archive) []scenario.File {
 		set, err := Render(inputsOf(t, archive))
-		checkPacked(t, archive, set, err)
 		if err != nil {
 			checkTyped(t, err)
 			return []scenario.File{{Name: "want.error", Data: []byte(err.Error() + "\n")}}
 		}
 		return []scenario.File{{Name: "want.yaml", Data: objectsOf(t, set)}}
 	})
-}
-
-// checkPacked checks that RenderPacked returns the same objects, packed, or the same error.
-func checkPacked(t *testing.T, archive *scenario.Archive, want Set, wantErr error) {
-	t.Helper()
-	got, err := RenderPacked(inputsOf(t, archive))
-	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
-		t.Errorf("RenderPacked: error %v, want %v", err, wantErr)
-	}
-	for _, component := range got.Operands {
-		for i, obj := range component.Objects {
-			if object.IsCRD(obj) && object.MapAt(obj.Object, "spec")["versions"] != nil {
-				t.Errorf("RenderPacked: CRD %s is not packed", obj.GetName())
-			}
-			if component.Objects[i], err = crdpack.Unpack(obj); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("RenderPacked (-want +got):\n%s", diff)
-	}
 }
 
 func checkTyped(t *testing.T, err error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/internal/crdchange"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -64,10 +63,6 @@ func (r Release) notesOf(desired *unstructured.Unstructured) ([]string, error) {
 	if before == nil || sameSchemas(before, desired) {
 		return nil, nil
 	}
-	before, err := crdpack.Unpack(before)
-	if err != nil {
-		return nil, err
-	}
 	old, now, err := decode(before, desired)
 	if err != nil {
 		return nil, err
@@ -75,7 +70,7 @@ func (r Release) notesOf(desired *unstructured.Unstructured) ([]string, error) {
 	return notesOf(old, now), nil
 }
 
-// sameSchemas reports whether two CRDs, packed or not, have the same versions. The CA of a conversion webhook does not count.
+// sameSchemas reports whether two CRDs list the same versions. The CA of a conversion webhook does not count.
 func sameSchemas(a, b *unstructured.Unstructured) bool { return object.Equal(schemas(a), schemas(b)) }
 
 // schemas returns a CRD without its metadata and its conversion.
@@ -92,9 +87,6 @@ func schemas(crd *unstructured.Unstructured) map[string]any {
 func decode(actual, desired *unstructured.Unstructured) (old, now *apiextensionsv1.CustomResourceDefinition, err error) {
 	if old, err = crdchange.Decode(actual); err != nil {
 		return nil, nil, fmt.Errorf("reading %s: %w", object.Describe(actual), err)
-	}
-	if desired, err = crdpack.Unpack(desired); err != nil {
-		return nil, nil, err
 	}
 	if now, err = crdchange.Decode(desired); err != nil {
 		return nil, nil, fmt.Errorf("reading %s of the release: %w", object.Describe(desired), err)

@@ -49,7 +49,7 @@ type Release struct {
 	Namespace string
 	// Version is the release version.
 	Version string
-	// Phases have the objects that are going to be written, and Unchanged the other objects of the release. Their CRDs may be packed.
+	// Phases have the objects that are going to be written, and Unchanged the other objects of the release.
 	Phases, Unchanged []revision.Phase
 	// Components are the components of the release, and Installed the components of the installed version; nil if there is none.
 	Components, Installed []v1alpha1.Component

@@ -77,7 +77,7 @@ func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 			Scheme: scheme.Scheme, Mapper: cluster.RESTMapper(), Live: cluster, Writer: cluster,
 			Namespace: v1alpha1.OpenShiftNamespaces.Operator, Namespaces: engine.Namespaces{v1alpha1.OpenShiftNamespaces.Operand},
 		},
-		Discovery: fixture.Schemas{}, Watches: noWatches{}, Reader: cluster, Versions: cluster,
+		Discovery: fixture.Schemas{}, Watches: noWatches{}, Reader: cluster,
 	})
 	if err != nil {
 		t.Fatal(err)

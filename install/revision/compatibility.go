@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -27,10 +26,6 @@ const maxCRDData = 1572864
 // that would break this. The name ends in the revision number, because revisions
 // have different CRDs.
 func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*unstructured.Unstructured, error) {
-	crd, err := crdpack.Unpack(crd)
-	if err != nil {
-		return nil, err
-	}
 	data, err := yaml.Marshal(crd.Object) // escapes characters that YAML forbids
 	if err != nil {
 		return nil, fmt.Errorf("encoding CustomResourceDefinition %s as YAML: %w", crd.GetName(), err)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 )
 
 // maxDecoded is the maximum length of the JSON form of a set, in bytes.
@@ -62,26 +61,11 @@ type storedComponent struct {
 	Image      string                 `json:"image,omitempty"`
 	ConfigMaps []string               `json:"configMaps,omitempty"`
 
-	InstalledAs string         `json:"installedAs,omitempty"`
-	Objects     []storedObject `json:"objects"`
+	InstalledAs string           `json:"installedAs,omitempty"`
+	Objects     []map[string]any `json:"objects"`
 }
 
-// storedObject is an object whose JSON is whole, and which is packed when it is decoded, so that CRDs take little memory.
-type storedObject struct{ unstructured.Unstructured }
-
-// MarshalJSON returns the whole object.
-func (o storedObject) MarshalJSON() ([]byte, error) { return crdpack.Encode(&o.Unstructured) }
-
-// UnmarshalJSON reads an object and packs it.
-func (o *storedObject) UnmarshalJSON(data []byte) error {
-	packed, err := crdpack.Decode(data)
-	if err == nil {
-		o.Object = packed.Object
-	}
-	return err
-}
-
-// Encode returns the stored form of a set, whose CRDs may be packed. It fails if the set is too large for Decode.
+// Encode returns the stored form of a set. It fails if the set is too large for Decode.
 func Encode(set operand.Set) (Stored, error) {
 	var plain bytes.Buffer
 	if err := writeForm(&plain, storedForm(set)); err != nil {
@@ -137,9 +121,9 @@ func storedForm(set operand.Set) storedSet {
 		form.Format = formatWithSecrets
 	}
 	for i, component := range set.Operands {
-		objects := make([]storedObject, len(component.Objects))
+		objects := make([]map[string]any, len(component.Objects))
 		for j, obj := range component.Objects {
-			objects[j] = storedObject{*obj}
+			objects[j] = obj.Object
 		}
 		form.Components[i] = storedComponent{
 			Name:       component.Name,
@@ -159,7 +143,7 @@ func storedForm(set operand.Set) storedSet {
 
 // SameObjects reports whether two sets install the same objects: providers of the
 // same names and types, in the same order, with equal objects. Their sources may
-// differ, and CRDs may be packed.
+// differ.
 func SameObjects(a, b operand.Set) bool {
 	return slices.EqualFunc(a.Operands, b.Operands, sameComponent)
 }
@@ -173,29 +157,13 @@ func sameObject(a, b *unstructured.Unstructured) bool {
 	if equality.Semantic.DeepEqual(a.Object, b.Object) { // usually, and the JSON of all objects is large
 		return true
 	}
-	encodedA, errA := crdpack.Encode(a)
-	encodedB, errB := crdpack.Encode(b)
+	encodedA, errA := json.Marshal(a.Object)
+	encodedB, errB := json.Marshal(b.Object)
 	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
 }
 
 // Decode returns the set. It verifies Data first.
 func (s Stored) Decode() (operand.Set, error) {
-	set, err := s.DecodePacked()
-	if err != nil {
-		return operand.Set{}, err
-	}
-	for _, component := range set.Operands {
-		for i, obj := range component.Objects {
-			if component.Objects[i], err = crdpack.Unpack(obj); err != nil {
-				return operand.Set{}, &Error{Err: err}
-			}
-		}
-	}
-	return set, nil
-}
-
-// DecodePacked is Decode with packed CRDs (internal/crdpack): they take little memory.
-func (s Stored) DecodePacked() (operand.Set, error) {
 	if err := s.verify(); err != nil {
 		return operand.Set{}, &Error{Err: err}
 	}
@@ -249,7 +217,7 @@ func (f storedSet) set() (operand.Set, error) {
 	for i, component := range f.Components {
 		objects := make([]*unstructured.Unstructured, len(component.Objects))
 		for j := range component.Objects {
-			objects[j] = &component.Objects[j].Unstructured
+			objects[j] = &unstructured.Unstructured{Object: component.Objects[j]}
 			if objects[j].GetKind() == "" || objects[j].GetName() == "" {
 				errs = append(errs, fmt.Errorf("stored object %d of component %s has no kind or no name", j, component.Name))
 			}

@@ -119,14 +119,8 @@ func TestStored_RoundTrip(t *testing.T) {
 		if diff := cmp.Diff(set, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-stored +read):\n%s", diff)
 		}
-		packed, err := stored.DecodePacked()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, decoded := range []operand.Set{got, packed} {
-			if again, err := Encode(decoded); err != nil || again.Digest != stored.Digest {
-				t.Fatalf("encoding the decoded set gives digest %s, want %s: %v", again.Digest, stored.Digest, err)
-			}
+		if again, err := Encode(got); err != nil || again.Digest != stored.Digest {
+			t.Fatalf("encoding the decoded set gives digest %s, want %s: %v", again.Digest, stored.Digest, err)
 		}
 	})
 }
@@ -209,32 +203,6 @@ func TestDecode_Errors(t *testing.T) {
 	}
 }
 
-func TestDecodePacked_SameFormAsWhole(t *testing.T) {
-	set := example()
-	crd := newObject("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "things.example.com")
-	crd.Object["spec"] = map[string]any{"group": "example.com", "versions": []any{map[string]any{"name": "v1", "schema": "<a>"}}}
-	set.Operands[0].Objects = append(set.Operands[0].Objects, crd)
-	stored := mustEncode(t, set)
-	packed, err := stored.DecodePacked()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, found := packed.Operands[0].Objects[2].Object["spec"].(map[string]any)["versions"]; found {
-		t.Error("the CRD is not packed")
-	}
-	if again := mustEncode(t, packed); !bytes.Equal(again.Data, stored.Data) {
-		t.Error("the packed set has another stored form")
-	}
-	if !SameObjects(set, packed) {
-		t.Error("the packed set has other objects")
-	}
-	whole, err := stored.Decode()
-	if diff := cmp.Diff(set, whole, cmpopts.EquateEmpty()); diff != "" || err != nil {
-		t.Errorf("(-stored +read): %v\n%s", err, diff)
-	}
-}
-
-// A set with placeholders has a format that older programs reject: they would apply the placeholders.
 func TestEncode_PlaceholdersHaveAFormatOfTheirOwn(t *testing.T) {
 	set := example()
 	set.SecretsDigest = digest.FromString("values")

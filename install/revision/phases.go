@@ -65,7 +65,7 @@ const Preflight = "preflight"
 //
 // name and number belong to the version that owns the preflight phase and the components that do not name another owner.
 //
-// The objects are copies; the caller may change them. CRDs that are packed stay packed, except in the preflight phase.
+// The objects are copies; the caller may change them.
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
 	var requirements []*unstructured.Unstructured
 	var errs []error

@@ -15,8 +15,7 @@ import (
 )
 
 // Apply changes the objects of a component, and returns the names of the settings that it has applied, such as
-// "featureGates[ClusterTopology]". The settings do not conflict: an error reports each field that two of them set. CRDs
-// may be packed (internal/crdpack). marked are the objects with the values of Marked, from which the fields of variables are known. openShift is
+// "featureGates[ClusterTopology]". The settings do not conflict: an error reports each field that two of them set. marked are the objects with the values of Marked, from which the fields of variables are known. openShift is
 // set for manifests that are made for OpenShift.
 func (c Component) Apply(objects, marked []*unstructured.Unstructured, openShift bool) (names []string, errs field.ErrorList) {
 	a := &application{objects: objects, setBy: c.setByVariables(marked)}

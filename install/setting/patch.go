@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -83,12 +82,8 @@ func (a *application) describeTarget(target v1alpha1.PatchTarget) string {
 
 // patchObject applies a patch, in JSON, to an object.
 func patchObject(obj *unstructured.Unstructured, patch []byte) error {
-	whole, err := crdpack.Unpack(obj)
-	if err != nil {
-		return err
-	}
-	before := object.IdentityOf(whole)
-	patched, err := patched(whole, patch)
+	before := object.IdentityOf(obj)
+	patched, err := patched(obj, patch)
 	if err != nil {
 		return err
 	}
@@ -96,16 +91,11 @@ func patchObject(obj *unstructured.Unstructured, patch []byte) error {
 	if err := json.Unmarshal(patched, &out.Object); err != nil {
 		return err
 	}
-	if after := object.IdentityOf(out); after != before || out.GetAPIVersion() != whole.GetAPIVersion() {
+	if after := object.IdentityOf(out); after != before || out.GetAPIVersion() != obj.GetAPIVersion() {
 		return errors.New("a patch cannot change the apiVersion, kind, name or namespace of an object")
 	}
-	if err := checkTypes(out); err != nil && checkTypes(whole) == nil {
+	if err := checkTypes(out); err != nil && checkTypes(obj) == nil {
 		return err
-	}
-	if whole != obj { // it was packed
-		if err := crdpack.Pack(out); err != nil {
-			return err
-		}
 	}
 	obj.Object = out.Object
 	return nil

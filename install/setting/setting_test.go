@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -58,11 +57,6 @@ func objectsOf(t *testing.T, manifests string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, obj := range objects {
-		if err := crdpack.Pack(obj); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return objects
 }
 
@@ -74,11 +68,7 @@ func settingsOf(own v1alpha1.ComponentSettings) Component {
 // at returns the JSON of a field.
 func at(t *testing.T, obj *unstructured.Unstructured, path ...string) string {
 	t.Helper()
-	whole, err := crdpack.Unpack(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
-	value, _, err := unstructured.NestedFieldNoCopy(whole.Object, path...)
+	value, _, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +168,7 @@ func TestApply_Patches(t *testing.T) {
 		"JSON patch": {
 			v1alpha1.PatchTarget{Kind: "Service", Name: "capi"}, `[{"op": "replace", "path": "/spec/ports/0/port", "value": 8443}]`, "port: 8443", 1, []string{"spec"},
 		},
-		"a packed CRD": {
+		"a CRD": {
 			v1alpha1.PatchTarget{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, "metadata: {labels: {mine: yes-it-is}}", "mine: yes-it-is", 2, []string{"metadata"},
 		},
 	} {

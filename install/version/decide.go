@@ -30,7 +30,7 @@ func (p pass) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs i
 	if matches && isReadable(*desired, existing) {
 		return p.maintain(ctx, cluster, inputs, existing)
 	}
-	set, err := operand.RenderPacked(inputs.Inputs)
+	set, err := operand.Render(inputs.Inputs)
 	if err != nil {
 		return status.Outcome{Reason: renderReason(err), Err: err}
 	}
@@ -86,7 +86,7 @@ func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, exist
 	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
 		return set, ""
 	}
-	before, err := stored.DecodePacked()
+	before, err := stored.Decode()
 	if err != nil {
 		return set, ""
 	}

