@@ -3,13 +3,14 @@
 // Package diff compares two sets of providers and reports the changes that a reviewer
 // of an upgrade needs to see. It performs no I/O.
 //
-// Objects are compared field by field, list items by their keys. Four kinds are
+// Objects are compared field by field, list items by their keys. Some kinds are
 // compared by their meaning:
 //
 //   - CRDs: whether existing objects stay valid and complete, and clients keep working;
 //     each property is checked with the validations of sigs.k8s.io/crdify;
-//   - roles and bindings: the effective permissions of each subject, as sets of verb,
-//     group, resource and name;
+//   - roles: each role with the role of the same name, as sets of verb, group, resource and
+//     name, with the subjects that are bound to it; aggregated roles are not followed;
+//   - bindings: the roles that subjects gain and lose;
 //   - webhooks: the requests that they match, and their failure policy;
 //   - images of workloads.
 //
@@ -30,8 +31,8 @@ import (
 // by those that only a has. The order of objects in the input has no effect.
 func Compare(a, b []Provider) Report {
 	pairs := pairProviders(a, b)
-	access := accessChanges(a, b)
-	report := Report{Providers: []ProviderChange{}, Access: access.changes}
+	access := access{bindingsOf(a), bindingsOf(b)}
+	report := Report{Providers: []ProviderChange{}}
 	for _, p := range pairs {
 		report.Providers = append(report.Providers, p.compare(access))
 	}
@@ -152,7 +153,7 @@ func (p *pair) outcome(differs bool) Outcome {
 	return Same
 }
 
-func (p *pair) compare(access accessReport) ProviderChange {
+func (p *pair) compare(access access) ProviderChange {
 	change := ProviderChange{
 		Name: p.name, Type: p.kind, Entries: []Entry{}, Folds: []Fold{},
 		Versions: [2]string{p.a.Version, p.b.Version}, Images: [2]string{p.a.Image, p.b.Image},
@@ -186,7 +187,7 @@ func compareEntries(a, b Entry) int {
 }
 
 // compare returns the differences of an object.
-func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
+func (o objectPair) compare(access access) (entry Entry, differs bool) {
 	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Outcome: Changed, From: o.from}
 	same := o.a != nil && o.b != nil && object.Equal(o.a.Object, o.b.Object)
 	if same && o.from == "" {
@@ -204,7 +205,7 @@ func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
 		entry.Changes = append(entry.Changes, o.changes()...)
 	}
 	if entry.Area == RBAC {
-		entry.Changes = append(entry.Changes, access.roleChanges(o)...)
+		entry.Changes = append(entry.Changes, access.changes(o)...)
 	}
 	if len(entry.Changes) == 0 {
 		entry.Changes = []Change{{Rule: "object/rewritten", Level: Noise, Fold: FoldRewritten, Message: "rewritten without semantic change"}}
@@ -253,7 +254,7 @@ func removed(ref Ref) Change {
 		change.Level = Breaking
 		change.Consequence = "A CRD without instances is deleted. A CRD with instances is retained, but no controller reconciles them."
 	case RBAC:
-		change.Level = Plain // lost permissions are reported as Access
+		change.Level = Plain // lost permissions are reported separately
 	case Webhooks:
 		change.Consequence = "The provider no longer validates or defaults these requests."
 	default:
@@ -334,12 +335,6 @@ func verdict(report Report) (v Verdict) {
 			}
 		}
 	}
-	for _, access := range report.Access {
-		v.Widening += len(access.Gained)
-		if len(access.Gained) > 0 {
-			v.Level = worse(v.Level, Widening)
-		}
-	}
 	return v
 }
 
@@ -349,6 +344,8 @@ func (v *Verdict) count(change Change) {
 		v.Folded++
 	case change.Level == Breaking:
 		v.Breaking++
+	case change.Level == Widening:
+		v.Widening++
 	case change.Level == Review:
 		v.Review++
 	case change.Level == Plain:

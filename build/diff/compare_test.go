@@ -78,14 +78,25 @@ func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
 func checkMirrored(t *testing.T, a, b []diff.Provider) {
 	t.Helper()
 	forward, backward := diff.Compare(a, b), diff.Compare(b, a)
-	if len(forward.Access) != len(backward.Access) || (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {
+	if (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {
 		t.Errorf("forward: %+v\nbackward: %+v", forward.Verdict, backward.Verdict)
 	}
-	for i, access := range forward.Access {
-		other := backward.Access[i]
-		if diff := gocmp.Diff([][]diff.Permission{access.Gained, access.Lost}, [][]diff.Permission{other.Lost, other.Gained}); diff != "" {
-			t.Errorf("%s (-forward +backward):\n%s", access.Subject, diff)
+	access := func(r diff.Report, words *strings.Replacer, from func(diff.Change) any) (all []string) {
+		for _, p := range r.Providers {
+			for _, e := range p.Entries {
+				for _, c := range e.Changes {
+					if strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "rbac/malformed-subject" {
+						all = append(all, e.Object.String()+" "+words.Replace(c.Rule+" "+c.Message)+" "+compact(from(c)))
+					}
+				}
+			}
 		}
+		slices.Sort(all)
+		return all
+	}
+	lost := access(forward, strings.NewReplacer("rbac/gained", "rbac/lost", "rbac/lost", "rbac/gained", "rbac/bound", "rbac/unbound", "rbac/unbound", "rbac/bound", "no longer ", ""), func(c diff.Change) any { return cmp.Or(c.From, c.To) })
+	if diff := gocmp.Diff(lost, access(backward, strings.NewReplacer("no longer ", ""), func(c diff.Change) any { return cmp.Or(c.From, c.To) })); diff != "" {
+		t.Errorf("(-forward +backward):\n%s", diff)
 	}
 	outcomes := func(r diff.Report, mirror map[diff.Outcome]diff.Outcome) (all []string) {
 		for _, p := range r.Providers {
@@ -108,15 +119,6 @@ func listing(r diff.Report) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	line("%s: %d breaking, %d wider, %d to review, %d other, %d folded", cmp.Or(r.Verdict.Level, "same"), r.Verdict.Breaking, r.Verdict.Widening, r.Verdict.Review, r.Verdict.Plain, r.Verdict.Folded)
-	for _, a := range r.Access {
-		line("%s in %s, by %s", a.Subject, cmp.Or(a.Namespace, "all namespaces"), strings.Join(a.Providers, " and "))
-		for _, p := range a.Gained {
-			line("  + %s%s", p, note(p.Sensitive))
-		}
-		for _, p := range a.Lost {
-			line("  - %s", p)
-		}
-	}
 	for _, p := range r.Providers {
 		line("%s %s -> %s is %s: %s", p.Name, cmp.Or(p.Versions[0], "none"), cmp.Or(p.Versions[1], "none"), p.Outcome, cmp.Or(p.Level, "same"))
 		for _, area := range diff.Areas() {
@@ -131,6 +133,9 @@ func listing(r diff.Report) string {
 			line("  %s %s %s%s", e.Level, e.Object, e.Outcome, note(strings.TrimSpace(map[bool]string{true: "folded"}[e.Folded]+" "+e.From)))
 			for _, c := range e.Changes {
 				line("    %s %s %s", c.Level, c.Rule, changeText(c)+note(string(c.Fold)))
+				if strings.HasPrefix(c.Rule, "rbac/") && c.Consequence != "" {
+					line("      %s", c.Consequence)
+				}
 			}
 		}
 		for _, f := range p.Folds {

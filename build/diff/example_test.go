@@ -34,16 +34,12 @@ webhooks: [{name: validation.awscluster.infrastructure.cluster.x-k8s.io, failure
 		return []diff.Provider{{Name: "cluster-api-provider-aws", Type: "infrastructure", Version: version, Objects: objects}}
 	}
 	report := diff.Compare(release("v2.9.0", "[get]", "Ignore"), release("v2.10.0", "[get, list]", "Fail"))
-	for _, access := range report.Access {
-		fmt.Println(access.Subject, "gained:", access.Gained)
-	}
 	for _, entry := range report.Providers[0].Entries {
 		for _, change := range entry.Changes {
 			fmt.Printf("%s: %s: %s\n", change.Level, entry.Object, change.Consequence)
 		}
 	}
 	// Output:
-	// ServiceAccount openshift-cluster-api/capa-controller-manager gained: [list secrets (core)]
-	// widening: ClusterRole capa-manager-role: Reads secrets.
+	// widening: ClusterRole capa-manager-role: Reads secrets. Bound to ServiceAccount openshift-cluster-api/capa-controller-manager in all namespaces.
 	// review: ValidatingWebhookConfiguration capa-validating-webhook-configuration: While the provider is unavailable, requests are rejected.
 }

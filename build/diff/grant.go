@@ -14,100 +14,26 @@ import (
 
 const everything = "*"
 
-// grant is a single permission, or all permissions of a role whose rules are unknown.
-type grant struct {
-	rbacrule.Permission
-	// role is a role that is not part of the bundles.
-	role string
-}
-
-// grants are permissions with the objects that grant them.
-type grants map[grant][]origin
-
-// origin is a role or binding that contributes to a grant.
-type origin struct {
-	ref      Ref
-	provider string
-}
-
-func (g grants) add(other grants, origins ...origin) {
-	for allowed, by := range other {
-		for _, o := range append(slices.Clone(by), origins...) {
-			if !slices.Contains(g[allowed], o) {
-				g[allowed] = append(g[allowed], o)
-			}
-		}
-	}
-}
-
-// without returns the grants that others do not cover.
-func (g grants) without(others ...grants) grants {
-	rest := grants{}
-	for allowed, by := range g {
-		if !slices.ContainsFunc(others, func(other grants) bool { return other.cover(allowed) }) {
-			rest[allowed] = by
-		}
-	}
-	return rest
-}
-
-// cover reports whether the grants include the requested one, directly or by a wildcard.
-func (g grants) cover(asked grant) bool {
-	if _, exact := g[asked]; exact {
-		return true
-	}
-	for allowed := range g {
-		if allowed.covers(asked) {
-			return true
-		}
-	}
-	return false
-}
-
-// covers reports whether a grant includes the requested one. Only all permissions on
-// all resources include the permissions of an unknown role.
-func (g grant) covers(asked grant) bool {
-	if asked.role != "" || g.role != "" {
-		return g == asked || g == allResources
-	}
-	return g.Covers(asked.Permission)
-}
-
-// The grants of ClusterRole cluster-admin.
-var (
-	allResources = grant{Permission: rbacrule.Permission{Verb: everything, Group: everything, Resource: everything}}
-	allURLs      = grant{Permission: rbacrule.Permission{Verb: everything, URL: everything}}
-)
-
-// rulesOf returns the grants of the rules of a role.
-func rulesOf(role map[string]any) grants {
-	all := grants{}
-	for _, rule := range rbacrule.RulesOf(role) {
-		for _, permission := range rbacrule.Of(rule) {
-			all[grant{Permission: permission}] = nil
-		}
-	}
-	return all
-}
-
-// permissions groups grants for display: resources with the same verbs are one permission.
-func (g grants) permissions() []Permission {
-	verbs := map[grant][]string{}
-	for allowed := range g {
+// permissionsOf groups permissions for display: resources with the same verbs are one permission.
+func permissionsOf(all []rbacrule.Permission) []Permission {
+	verbs := map[rbacrule.Permission][]string{}
+	for _, allowed := range all {
 		verb := allowed.Verb
 		allowed.Verb = ""
-		verbs[allowed] = append(verbs[allowed], verb)
+		if !slices.Contains(verbs[allowed], verb) {
+			verbs[allowed] = append(verbs[allowed], verb)
+		}
 	}
 	merged := map[string]*Permission{}
 	for on, may := range verbs {
 		slices.SortFunc(may, func(a, b string) int { return cmp.Or(cmp.Compare(verbRank(a), verbRank(b)), cmp.Compare(a, b)) })
 		description := sensitive(on.Group, on.Resource, may)
-		key := strings.Join(append(may, "", on.Group, on.URL, on.role, description), "\x00")
+		key := strings.Join(append(may, "", on.Group, on.URL, description), "\x00")
 		if on.Name != "" {
 			key += "\x00" + on.Resource // names belong to one resource
 		}
 		if merged[key] == nil {
-			merged[key] = &Permission{Verbs: may, Group: on.Group, Role: on.role, Sensitive: description}
+			merged[key] = &Permission{Verbs: may, Group: on.Group, Sensitive: description}
 		}
 		merged[key].add(on.Resource, on.Name, on.URL)
 	}
@@ -133,7 +59,7 @@ func comparePermissions(a, b Permission) int {
 	if (a.Sensitive == "") != (b.Sensitive == "") {
 		return cmp.Compare(b.Sensitive, a.Sensitive)
 	}
-	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Group, b.Group), slices.Compare(a.Resources, b.Resources), slices.Compare(a.URLs, b.URLs), slices.Compare(a.Verbs, b.Verbs), slices.Compare(a.Names, b.Names))
+	return cmp.Or(cmp.Compare(a.Group, b.Group), slices.Compare(a.Resources, b.Resources), slices.Compare(a.URLs, b.URLs), slices.Compare(a.Verbs, b.Verbs), slices.Compare(a.Names, b.Names))
 }
 
 // verbRank orders verbs as in the Kubernetes documentation.
@@ -147,9 +73,6 @@ func verbRank(verb string) int {
 
 // String returns text such as "get, list secrets (core) named leader".
 func (p Permission) String() string {
-	if p.Role != "" {
-		return "all permissions of " + p.Role
-	}
 	text := joinOrWildcard(p.Verbs, "all verbs on") + " "
 	if len(p.URLs) > 0 {
 		return text + joinOrWildcard(p.URLs, "all paths")

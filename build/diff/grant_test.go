@@ -7,20 +7,23 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
-func rulesFrom(t *testing.T, rules string) grants {
+func rulesFrom(t *testing.T, rules string) []rbacrule.Permission {
 	t.Helper()
 	role := map[string]any{}
 	if err := yaml.Unmarshal([]byte("rules: "+rules), &role); err != nil {
 		t.Fatal(err)
 	}
-	return rulesOf(role)
+	return rulesIn(&unstructured.Unstructured{Object: role})
 }
 
-func TestGrants_Without(t *testing.T) {
+func TestNotCovered(t *testing.T) {
 	for _, c := range []struct {
 		name, before, after string
 		gained, lost        []string
@@ -42,17 +45,17 @@ func TestGrants_Without(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, after := rulesFrom(t, c.before), rulesFrom(t, c.after)
-			check := func(label string, want []string, got grants) {
+			check := func(label string, want []string, got []rbacrule.Permission) {
 				texts := []string{}
-				for _, p := range got.permissions() {
+				for _, p := range permissionsOf(got) {
 					texts = append(texts, p.String())
 				}
 				if diff := cmp.Diff(append([]string{}, want...), texts); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", label, diff)
 				}
 			}
-			check("gained", c.gained, after.without(before))
-			check("lost", c.lost, before.without(after))
+			check("gained", c.gained, notCovered(before, after))
+			check("lost", c.lost, notCovered(after, before))
 		})
 	}
 }

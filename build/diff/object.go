@@ -40,6 +40,9 @@ func objectChanges(ref Ref, a, b map[string]any) []Change {
 		case isImmutable(ref, a, change.Path):
 			change.Level, change.Rule = Breaking, "object/immutable"
 			change.Consequence = "The field is immutable: the API server rejects the change until the object is deleted and recreated."
+		case strings.HasPrefix(change.Path, "aggregationRule"):
+			change.Level = Review
+			change.Consequence = "The role gets the rules of the roles that it selects."
 		case reviewed.MatchString(change.Path):
 			change.Level = Review
 		case change.Path == "spec.replicas" && compact(change.To) == "0":

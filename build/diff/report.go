@@ -40,7 +40,7 @@ const (
 	Plain = crdchange.Plain
 	// Review may break something and needs a reviewer who knows the provider.
 	Review = crdchange.Review
-	// Widening grants a permission to a subject that did not have it.
+	// Widening adds a permission to a role, or a subject to a role.
 	Widening Level = "widening"
 	// Breaking loses or rejects existing objects, or removes an API that clients use.
 	Breaking = crdchange.Breaking
@@ -89,8 +89,6 @@ type Report struct {
 	Verdict Verdict `json:"verdict"`
 	// Providers are the providers of both sides in install order, including unchanged ones.
 	Providers []ProviderChange `json:"providers"`
-	// Access holds the permissions that each subject gained and lost over all roles and bindings.
-	Access []Access `json:"access"`
 }
 
 // Verdict summarizes the report.
@@ -99,7 +97,7 @@ type Verdict struct {
 	Level Level `json:"level"`
 	// Breaking and Review count the changes of that level; repeated changes count once.
 	Breaking int `json:"breaking"`
-	// Widening counts the permissions that subjects gained.
+	// Widening counts the permissions that roles gained, and the roles that subjects gained.
 	Widening int `json:"widening"`
 	Review   int `json:"review"`
 	// Plain counts all other changes that are not folded.
@@ -227,18 +225,6 @@ type ImageChange struct {
 	Containers []string `json:"containers"`
 }
 
-// Access holds the permissions that a subject gained and lost over all roles and bindings.
-type Access struct {
-	// Subject is text such as "ServiceAccount ns/name", or describes subjects outside the bundles.
-	Subject string `json:"subject"`
-	// Namespace limits the permissions; empty means all namespaces.
-	Namespace string `json:"namespace,omitempty"`
-	// Providers are the providers whose roles or bindings changed.
-	Providers []string     `json:"providers"`
-	Gained    []Permission `json:"gained"`
-	Lost      []Permission `json:"lost"`
-}
-
 // Permission is a set of requests: each verb on each resource.
 type Permission struct {
 	Verbs []string `json:"verbs"`
@@ -249,8 +235,6 @@ type Permission struct {
 	Names []string `json:"names,omitempty"`
 	// URLs are non-resource paths.
 	URLs []string `json:"urls,omitempty"`
-	// Role is a role whose rules are unknown; the permission is all of them.
-	Role string `json:"role,omitempty"`
 	// Sensitive describes the privilege escalation risk; empty if there is none.
 	Sensitive string `json:"sensitive,omitempty"`
 }

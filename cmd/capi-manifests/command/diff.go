@@ -30,11 +30,12 @@ components that a cluster of that platform installs. Objects are compared field 
 In addition, diff reports
 
   CRDs       whether existing objects stay valid and complete, and clients keep working
-  RBAC       permissions that each subject gains or loses, over all roles and bindings
+  RBAC       permissions that each role gains or loses, with the subjects of its bindings, and roles that subjects
+             gain or lose; the roles that a role aggregates are compared by themselves
   webhooks   the requests that are sent to them, and the effect of a webhook that is down
   images     images from another registry or repository
 
-Each change has a level: breaking, widening (a subject gains permissions), review, change,
+Each change has a level: breaking, widening (a role gains permissions, or a subject a role), review, change,
 or noise. Changes without consequences are folded into lines with a count: another
 version of the same image, labels, descriptions of fields, and the same change in three or
 more objects of a provider. --full shows them.
@@ -49,14 +50,15 @@ const diffExample = `  # Compare two releases
   capi-manifests diff old/images.json new/images.json --platform AWS -o markdown
   capi-manifests diff old/images.json new/images.json --platform AWS -o html > diff.html
 
-  # A gate in CI: fail if CRDs become incompatible or a subject gains permissions
+  # A gate in CI: fail if CRDs become incompatible or permissions become wider
   capi-manifests diff quay.io/me/capa:v2.10.0 capi-manifests --fail-on breaking,widening
 
   # Compare two releases of a provider for clusterctl
   capi-manifests diff v2.10.0/infrastructure-components.yaml v2.11.0/infrastructure-components.yaml
 
-  # List the permissions that subjects gained
-  capi-manifests diff old/images.json new/images.json -o json | jq '.access[] | {subject, gained}'`
+  # List the permissions that roles gained
+  capi-manifests diff old/images.json new/images.json -o json |
+    jq '.providers[].entries[] | {role: .object.name, gained: .changes[] | select(.rule == "rbac/gained").to}'`
 
 // failOn holds the levels of changes for exit code 1: a pflag.Value. An empty list
 // means any change.

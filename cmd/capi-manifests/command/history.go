@@ -28,8 +28,8 @@ const historyExample = `  # List the versions
   # Show what a version changes
   capi-manifests history --diff 4.22.1-2
 
-  # List the permissions that subjects gain with each version
-  capi-manifests history -o json | jq '.versions[] | {name, gained: [.differences.access[]?.gained]}'`
+  # Count the permissions that become wider with each version
+  capi-manifests history -o json | jq '.versions[] | {name, wider: .differences.verdict.widening}'`
 
 // historyOptions are the flags of history.
 type historyOptions struct {

@@ -29,7 +29,6 @@ func (d Report) text(out *bytes.Buffer, full, color bool) {
 	}
 	w.line("%s", Counts(d.Verdict))
 	w.matrix(d.Providers)
-	w.access(d.Access)
 	for _, p := range d.Providers {
 		if !quiet(p) {
 			w.provider(p)
@@ -111,29 +110,6 @@ func (w *textReport) table(rows [][]cell) {
 		}
 		w.out.WriteString(line.String() + "\n")
 	}
-}
-
-func (w *textReport) access(all []diff.Access) {
-	if len(all) == 0 {
-		return
-	}
-	w.heading("Permissions over all roles and bindings")
-	for _, a := range all {
-		w.line("  %s, %s", a.Subject, accessWhere(a))
-		for _, p := range a.Gained {
-			w.line("    %s %s%s", w.level(diff.Widening, "+"), p.String(), sensitiveNote(p))
-		}
-		for _, p := range a.Lost {
-			w.line("    - %s", p.String())
-		}
-	}
-}
-
-func sensitiveNote(p diff.Permission) string {
-	if p.Sensitive == "" {
-		return ""
-	}
-	return "  (" + p.Sensitive + ")"
 }
 
 func (w *textReport) provider(p diff.ProviderChange) {

@@ -42,7 +42,7 @@ func countList(v diff.Verdict) (counts []count) {
 		count     int
 		one, more string
 	}{
-		{diff.Breaking, v.Breaking, "breaking change", "breaking changes"}, {diff.Widening, v.Widening, "permission gained", "permissions gained"},
+		{diff.Breaking, v.Breaking, "breaking change", "breaking changes"}, {diff.Widening, v.Widening, "wider permission", "wider permissions"},
 		{diff.Review, v.Review, "change to review", "changes to review"}, {diff.Plain, v.Plain, "other change", "other changes"}, {diff.Noise, v.Folded, "folded", "folded"},
 	} {
 		switch {
@@ -174,14 +174,6 @@ func unfolded(changes []diff.Change, full bool) []diff.Change {
 // quiet reports whether a provider has no changes.
 func quiet(p diff.ProviderChange) bool { return p.Outcome == diff.Same }
 
-// accessWhere formats the namespaces of a permission.
-func accessWhere(a diff.Access) string {
-	if a.Namespace == "" {
-		return "in all namespaces"
-	}
-	return "in namespace " + a.Namespace
-}
-
 // viewFuncs are the functions of all templates.
 func viewFuncs(full bool) map[string]any {
 	return map[string]any{
@@ -191,7 +183,6 @@ func viewFuncs(full bool) map[string]any {
 		"areaName":     func(area diff.Area) string { return areaWords[area] },
 		"versions":     func(p diff.ProviderChange) string { return versionsText(p, " → ") },
 		"quiet":        quiet,
-		"accessWhere":  accessWhere,
 		"imageDiffers": imageDiffers,
 		"entriesOf": func(p diff.ProviderChange, area diff.Area) []diff.Entry {
 			return slices.DeleteFunc(shown(p.Entries, full), func(e diff.Entry) bool { return e.Area != area })
