@@ -5,17 +5,24 @@
 package kustomize
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -120,4 +127,84 @@ func decode(resource *resource.Resource) (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("decoding %s: %w", resource.CurId(), err)
 	}
 	return obj, nil
+}
+
+// Print encodes objects as YAML documents with sorted keys and an indentation of
+// two spaces. It folds no line, because a line break could split a ${VARIABLE}.
+// Like kustomize, it quotes a string only if YAML requires it, or if a ${VARIABLE}
+// in a field of type string has a default that would be read as another type.
+func Print(objects []*unstructured.Unstructured) ([]byte, error) {
+	documents, err := parallel.TryMap(objects, func(o *unstructured.Unstructured) ([]byte, error) {
+		document, err := encodeOne(o)
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", object.Describe(o), err)
+		}
+		return document, nil
+	})
+	return bytes.Join(documents, []byte("---\n")), err
+}
+
+func encodeOne(o *unstructured.Unstructured) ([]byte, error) {
+	document, err := withQuotedTexts(o)
+	if err != nil {
+		return nil, err
+	}
+	return encode(document)
+}
+
+// encode encodes a tree of nodes or the fields of an object.
+func encode(document any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
+	if err := encoder.Encode(document); err != nil {
+		return nil, err
+	}
+	err := encoder.Close()
+	return out.Bytes(), err
+}
+
+// warnings are the lines that kustomize has written to standard error in this process.
+var warnings = struct {
+	sync.Mutex
+	written map[string]bool
+}{written: map[string]bool{}}
+
+// run runs kustomize. Kustomize writes a deprecation warning to os.Stderr for each file that it reads, whenever it reads
+// it, and knows no other writer. run writes each distinct line once per process: os.Stderr is a pipe meanwhile, so one
+// directory is rendered at a time.
+func run(files *textFiles, dir string) (resmap.ResMap, error) {
+	warnings.Lock()
+	defer warnings.Unlock()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	stderr, copied := os.Stderr, make(chan struct{})
+	go func() {
+		defer close(copied)
+		copyDistinct(stderr, reader)
+	}()
+	os.Stderr = writer
+	defer func() {
+		os.Stderr = stderr
+		_ = writer.Close()
+		<-copied
+	}()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
+	if err := files.explain(err); err != nil {
+		return nil, err
+	}
+	return resources, nil
+}
+
+// copyDistinct copies the lines that were not written before, and closes the reader at its end.
+func copyDistinct(to, from *os.File) {
+	defer from.Close()
+	for lines, err := bufio.NewReader(from), error(nil); err == nil; {
+		var line string
+		if line, err = lines.ReadString('\n'); !warnings.written[line] {
+			warnings.written[line] = true
+			_, _ = to.WriteString(line)
+		}
+	}
 }

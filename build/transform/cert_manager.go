@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -194,4 +195,30 @@ func (a authority) injectCA(o *unstructured.Unstructured) {
 
 func setAnnotation(o *unstructured.Unstructured, key, value string) {
 	object.EnsureMap(o.Object, "metadata", "annotations")[key] = value
+}
+
+// installerCA are the annotations of the CA of the installer, see package install/servingcert.
+var installerCA = authority{name: "the installer", serving: v1alpha1.ServingCertAnnotation, inject: v1alpha1.InjectCABundleAnnotation}
+
+var certManagerToInstallerCA = Transform{
+	Name:    "cert-manager-to-installer-ca",
+	Does:    "Replaces cert-manager objects by annotations that make the installer issue the serving certificates and write its CA into webhooks.",
+	Why:     "A new Kubernetes cluster has no cert-manager: its kinds are unknown, and the serving certificates of webhooks would not be issued. Without this transform, cert-manager must be installed first, and the installer needs permissions for its kinds.",
+	Profile: only(extractor.Kubernetes),
+	Apply:   installerCA.replaceCertManager,
+}
+
+// serviceCA are the annotations of OpenShift's service-ca operator.
+var serviceCA = authority{
+	name:    "service-ca",
+	serving: object.ServiceCAServingCert,
+	inject:  object.ServiceCAInject,
+}
+
+var certManagerToServiceCA = Transform{
+	Name:    "cert-manager-to-service-ca",
+	Does:    "Replaces cert-manager objects by annotations that make OpenShift's service-ca operator issue the serving certificates and inject their CA.",
+	Why:     "OpenShift has no cert-manager: the serving certificates of webhooks would not be issued, and their pods would wait for the Secrets forever.",
+	Profile: only(extractor.OpenShift),
+	Apply:   serviceCA.replaceCertManager,
 }

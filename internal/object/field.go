@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // MapAt returns the map at a path of fields, or nil. Writes to the map change the
@@ -165,4 +167,54 @@ func changedBelow(path string, before, after any) (changed []string) {
 		return changed
 	}
 	return []string{path}
+}
+
+// CRDVersions returns the names of the versions of a CRD.
+func CRDVersions(crd *unstructured.Unstructured) (names []string) {
+	for _, version := range MapsAt(crd.Object, "spec", "versions") {
+		names = append(names, TextAt(version, "name"))
+	}
+	return names
+}
+
+// StorageVersion returns the name of the version in which the API server stores instances of a CRD; empty if it has no versions.
+func StorageVersion(crd *unstructured.Unstructured) string {
+	for _, version := range MapsAt(crd.Object, "spec", "versions") {
+		if version["storage"] == true {
+			return TextAt(version, "name")
+		}
+	}
+	return ""
+}
+
+// SetStorageVersion makes one of the versions of a CRD its storage version.
+func SetStorageVersion(crd *unstructured.Unstructured, name string) {
+	for _, version := range MapsAt(crd.Object, "spec", "versions") {
+		version["storage"] = version["name"] == name
+	}
+}
+
+// ServesVersion reports whether a CRD serves a version.
+func ServesVersion(crd *unstructured.Unstructured, name string) bool {
+	return slices.ContainsFunc(MapsAt(crd.Object, "spec", "versions"), func(of map[string]any) bool { return of["name"] == name && of["served"] == true })
+}
+
+// ClientConfigs returns the client configurations in an object. They refer to a
+// Service: {service: {namespace, name}, caBundle}. Missing ones are nil.
+func ClientConfigs(o *unstructured.Unstructured) []map[string]any {
+	switch GroupKind(o) {
+	case MutatingWebhookConfiguration, ValidatingWebhookConfiguration:
+		var configs []map[string]any
+		for _, webhook := range MapsAt(o.Object, "webhooks") {
+			configs = append(configs, MapAt(webhook, "clientConfig"))
+		}
+		return configs
+	case CustomResourceDefinition:
+		return []map[string]any{MapAt(o.Object, "spec", "conversion", "webhook", "clientConfig")}
+	case ExtensionConfig:
+		return []map[string]any{MapAt(o.Object, "spec", "clientConfig")}
+	case APIService:
+		return []map[string]any{MapAt(o.Object, "spec")}
+	}
+	return nil
 }
