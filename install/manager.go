@@ -130,17 +130,22 @@ func CacheOptions(namespaces v1alpha1.Namespaces) cache.Options {
 
 // AddToManager adds both controllers to a manager.
 func AddToManager(mgr manager.Manager, options Options) error {
-	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release, Mask: options.Mask}
 	inputs := version.NewTrigger() // fired when an input of the fetcher changes
 	var official *officialapi.Source
 	if !options.IgnoreOfficialAPI {
 		official = &officialapi.Source{Reader: mgr.GetClient()}
-		reporter.Predecessor = official.Predecessor
 		if err := addOfficialStatus(mgr, official, options.Namespaces.Operator); err != nil {
 			return fmt.Errorf("adding the controller of OpenShift's own ClusterAPI: %w", err)
 		}
 	}
-	if err := addVersion(mgr, options, reporter, inputs, official); err != nil {
+	reporter := func(controller status.Controller) *status.Reporter {
+		return &status.Reporter{Controller: controller, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Predecessor: official.Predecessor, Mask: options.Mask}
+	}
+	forInstaller := reporter(status.Installer)
+	if err := addOperatorStatus(mgr); err != nil {
+		return fmt.Errorf("adding the controller of the ClusterOperator: %w", err)
+	}
+	if err := addVersion(mgr, options, reporter(status.Version), inputs, official); err != nil {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
 	if options.Registries != nil {
@@ -151,11 +156,11 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if err := watchPolicies(mgr, options.Policies, inputs); err != nil {
 		return err
 	}
-	withdraw, err := addLifecycleHooks(mgr, options.LifecycleHooks, reporter, options.Namespaces.Operator)
+	withdraw, err := addLifecycleHooks(mgr, options.LifecycleHooks, forInstaller, options.Namespaces.Operator)
 	if err != nil {
 		return fmt.Errorf("adding the lifecycle hooks: %w", err)
 	}
-	if err := addInstaller(mgr, options, reporter, official, withdraw); err != nil {
+	if err := addInstaller(mgr, options, forInstaller, official, withdraw); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
 	}
 	registerMetrics(mgr.GetClient())
@@ -226,6 +231,29 @@ func addOfficialStatus(mgr manager.Manager, official *officialapi.Source, namesp
 	return err
 }
 
+// addOperatorStatus adds the controller that updates the ClusterOperator, as soon as the API server serves its kind.
+func addOperatorStatus(mgr manager.Manager) (err error) {
+	watch := &registryconfig.ConfigWatch{Manager: mgr, Kinds: []client.Object{&configv1.ClusterOperator{}}}
+	watch.Handler = handler.EnqueueRequestsFromMapFunc(func(_ context.Context, operator client.Object) []reconcile.Request {
+		if operator.GetName() != v1alpha1.ClusterOperatorName {
+			return nil
+		}
+		return []reconcile.Request{clusterAPIRequest}
+	})
+	reconciler := &status.OperatorReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	watch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("clusteroperator").
+		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
+		WithOptions(controllerOptions(newRetries())).
+		Build(watch.Reconciler(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			if !watch.Complete() { // the API does not exist
+				return reconcile.Result{}, nil
+			}
+			return reconciler.Reconcile(ctx, request)
+		})))
+	return err
+}
+
 func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source, withdraw func(context.Context) error) error {
 	writer, live := mgr.GetClient(), mgr.GetAPIReader()
 	replacer := &replacing.Writer{Writer: writer, Live: live}
@@ -261,7 +289,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
-		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
+		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(&corev1.Secret{}, always, builder.WithPredicates(ofVersion)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
@@ -319,10 +347,8 @@ var (
 // ofVersion selects the Secrets of versions.
 var ofVersion = predicate.NewPredicateFuncs(func(secret client.Object) bool { return secret.GetLabels()[v1alpha1.RevisionPartLabel] != "" })
 
-// byOthers selects the updates of the ClusterAPI object except the last one of a reporter.
-func byOthers(reporter *status.Reporter) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !reporter.LastWritten(e.ObjectNew) }}
-}
+// byOthers selects the updates of the ClusterAPI object by other clients.
+var byOthers = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return status.WrittenByOthers(e.ObjectOld, e.ObjectNew) }}
 
 // retainedCRD selects the beginning, the end and the deletion of retained CRDs: conditions name them.
 var retainedCRD = predicate.Funcs{

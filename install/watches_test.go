@@ -33,7 +33,7 @@ var watched = []struct {
 	controllers []string
 }{
 	{"images.json is written again", func(h *harness, _ *testing.T) { h.writeImages() }, []string{"version"}},
-	{"ClusterAPI gets a label", func(h *harness, _ *testing.T) { h.touch() }, []string{"installer", "official-clusterapi", "version"}},
+	{"ClusterAPI gets a label", func(h *harness, _ *testing.T) { h.touch() }, []string{"clusteroperator", "installer", "official-clusterapi", "version"}},
 	{"a ConfigMap of the operator's namespace is created", func(h *harness, test *testing.T) {
 		h.create(test, "v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "other", nil, nil)
 	}, []string{"installer", "version"}},
@@ -42,15 +42,18 @@ var watched = []struct {
 	}, nil},
 	{"the policy for transport ConfigMaps changes", func(h *harness, _ *testing.T) { h.note(policyKind, "", version.TransportPolicyName) }, []string{"version"}},
 	{"its binding is deleted", func(h *harness, _ *testing.T) { h.deleteBinding(version.TransportPolicyName) }, []string{"version"}},
-	{"the platform object changes, and the status records it", func(h *harness, _ *testing.T) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"official-clusterapi", "version"}},
+	{"the platform object changes, and the status records it", func(h *harness, _ *testing.T) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"clusteroperator", "official-clusterapi", "version"}},
 	{"an ImageDigestMirrorSet is created", func(h *harness, test *testing.T) {
 		h.create(test, "config.openshift.io/v1/ImageDigestMirrorSet", "", "watched", nil, map[string]any{})
 	}, []string{"version"}},
 	{"an ImageTagMirrorSet is created", func(h *harness, test *testing.T) {
 		h.create(test, "config.openshift.io/v1/ImageTagMirrorSet", "", "watched", nil, map[string]any{})
 	}, []string{"version"}},
-	{"the CRD of a configuration kind changes", func(h *harness, _ *testing.T) { h.note(crdKind, "", "infrastructures.config.openshift.io") }, []string{"official-clusterapi", "version"}},
+	{"the CRD of a configuration kind changes", func(h *harness, _ *testing.T) { h.note(crdKind, "", "infrastructures.config.openshift.io") }, []string{"clusteroperator", "official-clusterapi", "version"}},
 	{"OpenShift's own ClusterAPI changes", func(h *harness, _ *testing.T) { h.note("operator.openshift.io/v1alpha1/ClusterAPI", "", "cluster") }, []string{"official-clusterapi", "version"}},
+	{"the ClusterOperator changes", func(h *harness, _ *testing.T) {
+		h.note("config.openshift.io/v1/ClusterOperator", "", v1alpha1.ClusterOperatorName)
+	}, []string{"clusteroperator"}},
 	{"an installed ConfigMap changes", func(h *harness, _ *testing.T) { h.note("v1/ConfigMap", namespace, "settings") }, []string{"installer"}},
 	{"an installed CRD changes", func(h *harness, _ *testing.T) { h.note(crdKind, "", machines) }, []string{"installer"}},
 	{"another CRD becomes retained", func(h *harness, test *testing.T) {
@@ -60,7 +63,7 @@ var watched = []struct {
 		}
 		test.Cleanup(func() { h.must(retain("null")) })
 		h.must(retain(strconv.Quote(v1alpha1.AdoptAlways)))
-	}, []string{"installer", "official-clusterapi", "version"}},
+	}, []string{"clusteroperator", "installer", "official-clusterapi", "version"}},
 	{"a ConfigMap with certificates is created", func(h *harness, test *testing.T) {
 		h.create(test, "v1/ConfigMap", configNamespace, "certificates", nil, nil)
 	}, []string{"version"}},
@@ -70,7 +73,7 @@ var watched = []struct {
 	{"another Secret is created", func(h *harness, test *testing.T) { h.create(test, "v1/Secret", configNamespace, "other", nil, nil) }, nil},
 	{"an incomplete transport ConfigMap is created, which the status names", func(h *harness, test *testing.T) {
 		h.create(test, "v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operand, "transport", map[string]string{configmap.BundleLabel: "other"}, nil)
-	}, []string{"installer", "official-clusterapi", "version"}},
+	}, []string{"clusteroperator", "installer", "official-clusterapi", "version"}},
 }
 
 // Without one of the watches, a change waits for the next event of another kind, possibly for days.

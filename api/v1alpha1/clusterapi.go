@@ -288,6 +288,12 @@ type ClusterAPIStatus struct {
 	// +optional
 	CurrentVersion string `json:"currentVersion,omitempty"`
 
+	// installedRelease is the release that is completely installed, as the ClusterOperator reports it. During an upgrade it is the
+	// former release.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	InstalledRelease string `json:"installedRelease,omitempty"`
+
 	// desiredVersion is the version that should be installed.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional

@@ -95,11 +95,12 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 	if cluster.Name == "" {
 		err = r.Reporter.ReportWithout(ctx, outcome)
 	} else {
-		reported, err = r.Reporter.Report(ctx, cluster, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
+		outcome.Change = func(s *v1alpha1.ClusterAPIStatus) {
 			if current != "" && s.Version(current) != nil {
 				s.CurrentVersion = current
 			}
-		})
+		}
+		reported, err = r.Reporter.Report(ctx, cluster, outcome)
 	}
 	if err != nil {
 		return reconcile.Result{}, err

@@ -100,6 +100,13 @@ func (w *ConfigWatch) watch(ctx context.Context) (soon bool, err error) {
 	return soon, nil
 }
 
+// Complete reports whether all kinds are watched.
+func (w *ConfigWatch) Complete() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.started && len(w.missing) == 0
+}
+
 // add adds a watch for a kind if the API server serves it. It also reports whether the kind has a CRD. ask is set for a kind
 // without a CRD that may be served nevertheless: each question about a missing kind is a request, and later a kind appears with its CRD.
 func (w *ConfigWatch) add(ctx context.Context, wanted client.Object, ask bool) (watched, defined bool, err error) {

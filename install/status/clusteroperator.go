@@ -3,9 +3,10 @@
 package status
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,100 +15,106 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
-// reportClusterOperator copies the conditions of the ClusterAPI object to the
-// ClusterOperator. It does nothing if that API does not exist.
-func (r *Reporter) reportClusterOperator(ctx context.Context, outcome Outcome) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := r.operator.read(r.clusterOperator(ctx))
-		if r.operator.object == nil || err != nil {
-			return err
-		}
-		cluster := &v1alpha1.ClusterAPI{}
-		if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		return r.writeClusterOperator(ctx, cluster, outcome)
-	})
+// OperatorReconciler derives the conditions and the versions of the ClusterOperator from the ClusterAPI object. It keeps no state: a
+// ClusterOperator that another client or another process has written causes a reconcile too.
+type OperatorReconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// Live reads from the API server, bypassing the cache.
+	Live client.Reader
 }
 
-// knownOperator is the ClusterOperator as it was last read or written.
-type knownOperator struct {
-	// known is false if the object was not read, or has changed since.
-	known bool
-	// object is nil if the API does not exist.
-	object *configv1.ClusterOperator
-}
+// operatorOwner is the field manager of the OperatorReconciler.
+const operatorOwner = client.FieldOwner(v1alpha1.Prefix + "/clusteroperator-status")
 
-// read records the result of a read.
-func (k *knownOperator) read(object *configv1.ClusterOperator, err error) error {
-	k.known, k.object = err == nil, object
-	return err
-}
-
-// writeClusterOperator writes the status of the known ClusterOperator if it differs from
-// the status of the ClusterAPI object. The ClusterAPI object must have been read after
-// the ClusterOperator. Without a ClusterOperator it does nothing.
-func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome Outcome) error {
-	if !r.operator.known || r.operator.object == nil {
-		return nil
+// Reconcile writes the ClusterOperator if it differs. Without a ClusterAPI object, the installer controller writes it.
+//
+// The ClusterAPI object in the cache may be outdated, and may be deleted already. So a write needs the same object in the API server, read after
+// the ClusterOperator: a write from an outdated object is rejected as a conflict, even between two processes. The event about the newer object
+// causes the next reconcile.
+func (o *OperatorReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	cluster, now := &v1alpha1.ClusterAPI{}, &v1alpha1.ClusterAPI{}
+	key := client.ObjectKey{Name: v1alpha1.ClusterAPIName}
+	if err := o.Client.Get(ctx, key, cluster); err != nil || len(cluster.Status.Conditions) == 0 {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	status := clusterOperatorStatus(r.operator.object.Status, cluster, outcome, cmp.Or(r.ReleaseVersion, observedRelease(cluster)))
-	if equality.Semantic.DeepEqual(r.operator.object.Status, status) {
-		return nil
+	operator, err := clusterOperator(ctx, o.Client, o.Client)
+	if operator == nil || err != nil {
+		return reconcile.Result{}, err
 	}
-	operator := r.operator.object.DeepCopy()
-	status.DeepCopyInto(&operator.Status) // the write changes it, and the outcome keeps its objects
-	return r.operator.read(operator, r.write(ctx, operator))
+	status := clusterOperatorStatus(operator.Status, cluster)
+	if equality.Semantic.DeepEqual(operator.Status, status) {
+		return reconcile.Result{}, nil
+	}
+	if err := o.Live.Get(ctx, key, now); err != nil || now.ResourceVersion != cluster.ResourceVersion {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	operator.Status = status
+	err = o.Client.Status().Update(ctx, operator, operatorOwner)
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, writingOperator(err)
 }
 
-// clusterOperator reads the ClusterOperator, or creates it; nil if the API does not exist.
-func (r *Reporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperator, error) {
+func writingOperator(err error) error {
+	return fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
+}
+
+// clusterOperator returns a copy of the ClusterOperator, or creates it; nil if the API does not exist, or the reader does not know the object yet.
+func clusterOperator(ctx context.Context, reader client.Reader, writer client.Writer) (*configv1.ClusterOperator, error) {
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
-	key := client.ObjectKeyFromObject(operator)
-	err := r.Live.Get(ctx, key, operator)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(operator), operator)
 	if apierrors.IsNotFound(err) {
-		err = r.Client.Create(ctx, operator)
+		err = writer.Create(ctx, operator)
 	}
 	if apierrors.IsAlreadyExists(err) { // another process was faster
-		err = r.Live.Get(ctx, key, operator)
+		err = reader.Get(ctx, client.ObjectKeyFromObject(operator), operator)
 	}
-	if meta.IsNoMatchError(err) {
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return operator, err
+	if err != nil {
+		return nil, fmt.Errorf("reading ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
+	}
+	return operator, nil
 }
 
 // clusterOperatorStatus returns the status of the ClusterOperator for the ClusterAPI object. It does not modify the old one.
-// It keeps the old list of related objects if they are the same: comparing a list with itself takes no time.
-func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1.ClusterAPI, outcome Outcome, release string) configv1.ClusterOperatorStatus {
+func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1.ClusterAPI) configv1.ClusterOperatorStatus {
 	status := old
 	status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
-	if outcome.Related != nil && !slices.Equal(outcome.Related, old.RelatedObjects) {
-		status.RelatedObjects = outcome.Related
-	}
-	if outcome.ReleaseInstalled {
-		status.Versions = operandVersions(release, cluster)
+	if cluster.Status.InstalledRelease != "" {
+		status.Versions = operandVersions(cluster)
 	}
 	return status
 }
 
-// observedRelease returns the release that the version controller has read; empty if there is none.
-func observedRelease(cluster *v1alpha1.ClusterAPI) string {
-	if observed := cluster.Status.ObservedRelease; observed != nil {
-		return observed.Version
+// relate writes the related objects of the ClusterOperator, if they differ. Only the installer controller knows them.
+func (r *Reporter) relate(ctx context.Context, related []configv1.ObjectReference) error {
+	operator, err := clusterOperator(ctx, r.Live, r.Client)
+	if operator == nil || err != nil || slices.Equal(operator.Status.RelatedObjects, related) {
+		return err
 	}
-	return ""
+	changed := operator.DeepCopy()
+	changed.Status.RelatedObjects = related
+	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(operator), r.Controller.fieldOwner()); client.IgnoreNotFound(err) != nil {
+		return writingOperator(err)
+	}
+	return nil
 }
 
 // operandVersions returns the release and the providers that are installed with
 // it. The cluster's upgrade waits for the release.
-func operandVersions(release string, cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
-	versions := []configv1.OperandVersion{{Name: "operator", Version: release}}
+func operandVersions(cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
+	versions := []configv1.OperandVersion{{Name: "operator", Version: cluster.Status.InstalledRelease}}
 	if current := cluster.Status.Version(cluster.Status.CurrentVersion); current != nil {
 		for _, component := range current.Components {
 			if component.Version != "" {
@@ -124,6 +131,61 @@ func clusterOperatorConditions(conditions []metav1.Condition) []configv1.Cluster
 		out[i] = configv1.ClusterOperatorStatusCondition{
 			Type:               configv1.ClusterStatusConditionType(condition.Type),
 			Status:             configv1.ConditionStatus(condition.Status),
+			LastTransitionTime: condition.LastTransitionTime,
+			Reason:             condition.Reason,
+			Message:            condition.Message,
+		}
+	}
+	return out
+}
+
+// ReportWithout writes an outcome of the installer controller when the ClusterAPI
+// object does not exist. It writes only to the ClusterOperator and does not create
+// it.
+func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
+	r.Emit(ctx, &v1alpha1.ClusterAPI{}, outcome.Events...)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		operator := &configv1.ClusterOperator{}
+		err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
+		if err != nil {
+			return err
+		}
+		before := operator.DeepCopy()
+		setUninstalled(operator, outcome, r.now())
+		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
+			return nil
+		}
+		return r.Client.Status().Update(ctx, operator, r.Controller.fieldOwner())
+	})
+	if client.IgnoreNotFound(err) == nil || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return writingOperator(err)
+}
+
+// setUninstalled sets the conditions of an outcome on the ClusterOperator, whose own
+// conditions hold the transition times.
+func setUninstalled(operator *configv1.ClusterOperator, outcome Outcome, at time.Time) {
+	conditions := conditionsOf(operator)
+	setConditions(&conditions, Conditions(Version, Outcome{Reason: reason.Uninstalled}, conditions, 0, at))
+	setConditions(&conditions, Conditions(Installer, outcome, conditions, 0, at))
+	setConditions(&conditions, Aggregate(&v1alpha1.ClusterAPI{}, conditions, outcome, at))
+	operator.Status.Conditions = clusterOperatorConditions(conditions)
+	if outcome.Related != nil {
+		operator.Status.RelatedObjects = outcome.Related
+	}
+	if outcome.Reason == reason.Uninstalled {
+		operator.Status.Versions = nil
+	}
+}
+
+// conditionsOf returns the conditions of a ClusterOperator.
+func conditionsOf(operator *configv1.ClusterOperator) []metav1.Condition {
+	out := make([]metav1.Condition, len(operator.Status.Conditions))
+	for i, condition := range operator.Status.Conditions {
+		out[i] = metav1.Condition{
+			Type:               string(condition.Type),
+			Status:             metav1.ConditionStatus(condition.Status),
 			LastTransitionTime: condition.LastTransitionTime,
 			Reason:             condition.Reason,
 			Message:            condition.Message,

@@ -4,12 +4,13 @@
 // package decides whether an error is retried without being reported or makes the
 // operator Degraded.
 //
-// A controller returns one Outcome. Conditions returns the two conditions of the
-// controller, Aggregate the four conditions of the operator, and Reporter writes
-// all of them to the ClusterAPI object and the ClusterOperator.
+// A controller returns one Outcome. Conditions returns the two conditions of the controller, and Aggregate derives the four conditions
+// of the operator from the conditions of both. Each controller has a Reporter, and writes these to the ClusterAPI object with a field manager
+// of its own. OperatorReconciler derives the ClusterOperator from the ClusterAPI object.
 package status
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -31,6 +33,11 @@ const (
 	Version   Controller = "Version"
 	Installer Controller = "Installer"
 )
+
+// fieldOwner returns the field manager of the controller in the status.
+func (c Controller) fieldOwner() client.FieldOwner {
+	return client.FieldOwner(v1alpha1.Prefix + "/" + strings.ToLower(string(c)) + "-status")
+}
 
 // The aggregate conditions of both controllers.
 const (
@@ -108,9 +115,9 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 			Message: meta.FindStatusCondition(conditions, string(Version)+Progressing).Message}
 	case installed != nil && *installed:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.AsExpected), Message: "Cluster API is installed"}
-	case before == nil && current == "" && outcome.Predecessor != "":
+	case before == nil && current == "" && outcome.predecessor != "":
 		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.PredecessorInstalled),
-			Message: "revision " + outcome.Predecessor + " of cluster-capi-operator is installed"}
+			Message: "revision " + outcome.predecessor + " of cluster-capi-operator is installed"}
 	case before != nil && (installed == nil || before.Reason == string(reason.PredecessorInstalled) && current == ""):
 		return *before
 	case current != "":
@@ -217,4 +224,42 @@ func truth(is bool) metav1.ConditionStatus {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
+}
+
+// progressMessage returns the message of Progressing. It refers to Degraded for errors.
+func progressMessage(controller Controller, outcome Outcome) string {
+	entry := reason.Of(outcome.Reason)
+	switch severity := outcome.severity(); {
+	case severity == reason.Retryable, severity == reason.Terminal && entry.Recheck > 0:
+		return "retrying; see " + string(controller) + Degraded
+	case severity == reason.Terminal:
+		return "stopped; see " + string(controller) + Degraded
+	default:
+		return cmp.Or(outcome.text(), entry.Message)
+	}
+}
+
+// degradedMessage returns the cause and the next step.
+func degradedMessage(outcome Outcome) string {
+	if outcome.severity() < reason.Retryable {
+		return ""
+	}
+	return reason.Of(outcome.Reason).WithStep(outcome.text())
+}
+
+// gravestMessage returns the message of the condition that needs most attention; empty if none does.
+func gravestMessage(conditions []metav1.Condition) string {
+	for _, grave := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+	}{
+		{Degraded, metav1.ConditionTrue},
+		{string(Version) + Degraded, metav1.ConditionUnknown}, {string(Installer) + Degraded, metav1.ConditionUnknown}, // an error that is retried
+		{Available, metav1.ConditionFalse}, {Progressing, metav1.ConditionTrue}, {Upgradeable, metav1.ConditionFalse},
+	} {
+		if found := meta.FindStatusCondition(conditions, grave.kind); found != nil && found.Status == grave.status && found.Message != "" {
+			return found.Message
+		}
+	}
+	return ""
 }

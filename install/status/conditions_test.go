@@ -193,7 +193,7 @@ func TestSetStatus_ObservedGeneration(t *testing.T) {
 	for controller, want := range map[Controller]int64{Version: 4, Installer: 3} {
 		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{ObservedGeneration: 3}}
 		cluster.Generation = 4
-		setStatus(cluster, controller, Outcome{Reason: reason.AsExpected}, start)
+		setStatus(cluster, controller, Outcome{Reason: reason.AsExpected}, start, "")
 		if got := cluster.Status.ObservedGeneration; got != want {
 			t.Errorf("after a report of the %s controller, the observed generation is %d, want %d", controller, got, want)
 		}
@@ -311,39 +311,32 @@ func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// A stale cache can show the previous version as installed and desired while the next
-// one is being written.
+// A release counts as installed only when the version controller says so, whatever version is installed.
 func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}, {Name: "without-version"}}}
-	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
-	during := clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: reason.RollingOut}, "4.22.1")
-	if len(during.Versions) != 0 {
+	cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
+	before := configv1.ClusterOperatorStatus{Versions: []configv1.OperandVersion{{Name: "operator", Version: "4.21.0"}}}
+	if during := clusterOperatorStatus(before, cluster); !cmp.Equal(before.Versions, during.Versions) {
 		t.Errorf("the ClusterOperator reports %v", during.Versions)
 	}
-	after := clusterOperatorStatus(during, settled, Outcome{Reason: reason.AsExpected, ReleaseInstalled: true}, "4.22.1")
+	cluster.Status.InstalledRelease = "4.22.1"
 	want := []configv1.OperandVersion{{Name: "operator", Version: "4.22.1"}, {Name: "cluster-api", Version: "v1.10.2"}}
-	if diff := cmp.Diff(want, after.Versions); diff != "" {
+	if diff := cmp.Diff(want, clusterOperatorStatus(before, cluster).Versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 }
 
-// The version controller does not know the related objects, and keeps the ones of the installer
-// controller.
-func TestClusterOperatorStatus_ConditionsAndRelatedObjects(t *testing.T) {
+// The related objects are the installer controller's, and stay.
+func TestClusterOperatorStatus_Conditions(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Status.Conditions = []metav1.Condition{{Type: Degraded, Status: metav1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}}
-	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "a"}}
-	status := clusterOperatorStatus(configv1.ClusterOperatorStatus{}, cluster, Outcome{Related: related}, "")
-	status = clusterOperatorStatus(status, cluster, Outcome{}, "")
 	want := configv1.ClusterOperatorStatus{
-		RelatedObjects: related,
+		RelatedObjects: []configv1.ObjectReference{{Resource: "namespaces", Name: "a"}},
 		Conditions:     []configv1.ClusterOperatorStatusCondition{{Type: configv1.OperatorDegraded, Status: configv1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}},
 	}
-	if diff := cmp.Diff(want, status); diff != "" {
+	before := configv1.ClusterOperatorStatus{RelatedObjects: want.RelatedObjects, Conditions: []configv1.ClusterOperatorStatusCondition{{Type: "OfAnotherOperator"}}}
+	if diff := cmp.Diff(want, clusterOperatorStatus(before, cluster)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
-	}
-	if got := clusterOperatorStatus(status, cluster, Outcome{Related: related[:0]}, "").RelatedObjects; len(got) != 0 {
-		t.Errorf("related objects are %v, want none", got)
 	}
 }
 
@@ -460,7 +453,7 @@ func TestConditions_UnsupportedPlatform(t *testing.T) {
 // each version is rejected.
 func TestConditions_AvailableDuringATakeover(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
-	conditions := Aggregate(cluster, nil, Outcome{Reason: reason.BundleInvalid, Predecessor: "4.21.0-abc-7"}, start)
+	conditions := Aggregate(cluster, nil, Outcome{Reason: reason.BundleInvalid, predecessor: "4.21.0-abc-7"}, start)
 	expect := func(step string, want metav1.ConditionStatus, because string) {
 		t.Helper()
 		if got := meta.FindStatusCondition(conditions, Available); got.Status != want || got.Reason != because {

@@ -24,7 +24,7 @@ import (
 // after returns the ClusterAPI object after a controller has reported an outcome.
 func after(before *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time) *v1alpha1.ClusterAPI {
 	cluster := before.DeepCopy()
-	setStatus(cluster, controller, outcome, at)
+	setStatus(cluster, controller, outcome, at, cluster.Status.DesiredVersion)
 	return cluster
 }
 
@@ -145,7 +145,7 @@ func TestEvents_PauseIsAWarning(t *testing.T) {
 func TestEventWriter_KeepsTheNewest(t *testing.T) {
 	unavailable := true
 	var written []string
-	writer := eventWriter{client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	writer := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, event client.Object, _ ...client.CreateOption) error {
 			if unavailable {
 				return apierrors.NewServiceUnavailable("down")
@@ -153,18 +153,19 @@ func TestEventWriter_KeepsTheNewest(t *testing.T) {
 			written = append(written, event.(*corev1.Event).Message)
 			return nil
 		},
-	}).Build()}
+	}).Build()
+	var pending pendingEvents
 	var want []string
 	for i := range maxPending + 6 {
-		writer.write(t.Context(), &v1alpha1.ClusterAPI{}, []Event{{Reason: DriftCorrected, Message: fmt.Sprint(i)}}, start)
+		pending.write(t.Context(), writer, &v1alpha1.ClusterAPI{}, []Event{{Reason: DriftCorrected, Message: fmt.Sprint(i)}}, start)
 		want = append(want, fmt.Sprint(i))
 	}
 	unavailable = false
-	writer.write(t.Context(), &v1alpha1.ClusterAPI{}, nil, start)
+	pending.write(t.Context(), writer, &v1alpha1.ClusterAPI{}, nil, start)
 	if diff := cmp.Diff(want[6:], written); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	writer.write(t.Context(), &v1alpha1.ClusterAPI{}, nil, start)
+	pending.write(t.Context(), writer, &v1alpha1.ClusterAPI{}, nil, start)
 	if len(written) != maxPending {
 		t.Errorf("%d events were written, want %d", len(written), maxPending)
 	}

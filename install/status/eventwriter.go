@@ -22,17 +22,12 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// eventWriter writes events. The recorders of client-go are not used, because all
-// our events are about one object: the recorders merge events that have only their
+// pendingEvents are events that could not be written because the API server was unavailable; they are written with the next events. The
+// recorders of client-go are not used, because all our events are about one object: the recorders merge events that have only their
 // reason in common, and drop events if there are many about one object.
-//
-// Events that could not be written because the API server was unavailable are
-// written with the next events. The zero value with a client is ready to use.
-type eventWriter struct {
-	client client.Writer
-
-	mu      sync.Mutex
-	pending []*corev1.Event
+type pendingEvents struct {
+	mu     sync.Mutex
+	events []*corev1.Event
 }
 
 // maxPending limits the events that are kept while the API server is unavailable;
@@ -44,22 +39,22 @@ const (
 )
 
 // write writes events about the ClusterAPI object, after the pending ones.
-func (e *eventWriter) write(ctx context.Context, about *v1alpha1.ClusterAPI, events []Event, now time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (p *pendingEvents) write(ctx context.Context, writer client.Writer, about *v1alpha1.ClusterAPI, events []Event, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, event := range events {
 		log.FromContext(ctx).Info("Event", "event", event.Reason, "message", event.Message)
-		e.pending = append(e.pending, newEvent(about, event, now))
+		p.events = append(p.events, newEvent(about, event, now))
 	}
-	e.pending = e.pending[max(0, len(e.pending)-maxPending):]
-	for len(e.pending) > 0 {
-		if err := e.client.Create(ctx, e.pending[0]); isRetryable(err) {
-			log.FromContext(ctx).Info("Events are pending", "count", len(e.pending), "cause", err.Error())
+	p.events = p.events[max(0, len(p.events)-maxPending):]
+	for len(p.events) > 0 {
+		if err := writer.Create(ctx, p.events[0]); isRetryable(err) {
+			log.FromContext(ctx).Info("Events are pending", "count", len(p.events), "cause", err.Error())
 			return
 		} else if err != nil && !apierrors.IsAlreadyExists(err) {
-			log.FromContext(ctx).Info("Event rejected", "event", e.pending[0].Reason, "cause", err.Error())
+			log.FromContext(ctx).Info("Event rejected", "event", p.events[0].Reason, "cause", err.Error())
 		}
-		e.pending = e.pending[1:]
+		p.events = p.events[1:]
 	}
 }
 

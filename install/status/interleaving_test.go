@@ -15,6 +15,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -22,21 +23,19 @@ import (
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
-// actor is a reporter whose requests the test releases one at a time.
+// actor is a process whose requests about status objects the test releases one at a time.
 type actor struct {
-	controller status.Controller
-	reporter   *status.Reporter
-	at         time.Time // of its clock
+	client.Client
 
 	waiting  chan struct{} // receives when a request waits
 	released chan struct{} // lets it proceed
 	done     chan error
 }
 
-// newActor returns an actor with its own reporter, like another process.
-func (w *testCluster) newActor(controller status.Controller) *actor {
+// newActor returns an actor with its own client.
+func (w *testCluster) newActor() *actor {
 	w.Helper()
-	a := &actor{controller: controller, at: time.Now(), waiting: make(chan struct{}), released: make(chan struct{}), done: make(chan error, 1)}
+	a := &actor{waiting: make(chan struct{}), released: make(chan struct{}), done: make(chan error, 1)}
 	config := rest.CopyConfig(controlplane.Shared(w.T).Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
@@ -47,20 +46,10 @@ func (w *testCluster) newActor(controller status.Controller) *actor {
 			return next.RoundTrip(request)
 		})
 	})
-	own, err := client.New(config, client.Options{Scheme: w.Scheme(), Mapper: w.RESTMapper()})
+	var err error
+	a.Client, err = client.New(config, client.Options{Scheme: w.Scheme(), Mapper: w.RESTMapper()})
 	w.must(err)
-	a.reporter = &status.Reporter{Client: own, Live: own, Now: func() time.Time { return a.at }}
 	return a
-}
-
-// start reports an outcome in the background, so long after the last one that no write is postponed. read is the
-// ClusterAPI object at the start of the reconcile.
-func (a *actor) start(read *v1alpha1.ClusterAPI, outcome status.Outcome) {
-	a.at = a.at.Add(time.Minute)
-	go func() {
-		_, err := a.reporter.Report(context.Background(), read, a.controller, outcome, nil)
-		a.done <- err
-	}()
 }
 
 // step releases one request of the actor, and returns false when it has finished.
@@ -78,46 +67,78 @@ func (a *actor) step(t *testing.T) bool {
 	}
 }
 
-// Guarantee: the ClusterAPI object and the ClusterOperator agree when both controllers
-// have reported, in every interleaving of the first requests of two reporters. During a
-// rollout they start from the ClusterOperator that they know, and from a ClusterAPI object
-// that they read before the other one wrote; otherwise they read both.
+// Guarantee: when both controllers have reported, and the event about the last write of either status object has caused a reconcile, the
+// ClusterAPI object has the outcomes of both and the ClusterOperator agrees with it, in every interleaving of the first requests of both
+// controllers, of the reconciler of the ClusterOperator, and of one in another process.
 func TestReporter_TwoReportersAgree(t *testing.T) {
-	prefix := 6 // requests whose order is enumerated; then the last actor finishes first
+	prefix := 3 // requests whose order is enumerated; then the actors finish one after the other
 	if os.Getenv("E2E") == "full" {
-		prefix = 10
+		prefix = 6
 	}
-	for _, reason := range []reason.Reason{reason.RollingOut, reason.AsExpected} {
-		t.Run(string(reason), func(t *testing.T) {
-			w := newTestCluster(t)
-			actors := []*actor{w.newActor(status.Version), w.newActor(status.Installer)}
-			for schedule := range 1 << prefix {
-				read := w.clusterAPI()
-				for _, a := range actors {
-					a.start(read, status.Outcome{Reason: reason, Message: fmt.Sprintf("%s reports number %d", a.controller, schedule)})
-				}
-				interleave(t, actors, schedule, prefix)
-				if written := fmt.Sprint(w.clusterAPI().Status.Conditions); !strings.Contains(written, fmt.Sprint("number ", schedule)) {
-					t.Fatalf("schedule %0*b: no report was written: %s", prefix, schedule, written)
-				}
-				if diff := w.disagreement(); diff != "" {
-					t.Fatalf("schedule %0*b: the ClusterOperator (+) differs from the ClusterAPI object (-):\n%s", prefix, schedule, diff)
-				}
+	w := newTestCluster(t)
+	controllers := []status.Controller{status.Version, status.Installer}
+	actors := []*actor{w.newActor(), w.newActor(), w.newActor(), w.newActor()}
+	w.reconcileOperator()
+	at, schedules := time.Now(), 1
+	for range prefix {
+		schedules *= len(actors)
+	}
+	for schedule := range schedules {
+		read := w.clusterAPI()
+		at = at.Add(time.Minute) // so long after the last one that no write is postponed
+		for i, a := range actors {
+			if i < len(controllers) {
+				outcome := status.Outcome{Reason: reason.RollingOut, Message: fmt.Sprintf("%s reports number %d", controllers[i], schedule)}
+				reporter := &status.Reporter{Controller: controllers[i], Client: a, Live: a, Now: func() time.Time { return at }}
+				go func() {
+					_, err := reporter.Report(context.Background(), read, outcome)
+					a.done <- err
+				}()
+				continue
 			}
-		})
+			go func() {
+				_, err := (&status.OperatorReconciler{Client: a, Live: a}).Reconcile(context.Background(), reconcile.Request{})
+				a.done <- err
+			}()
+		}
+		interleave(t, actors, schedule, prefix)
+		w.reconcileOperator()
+		for _, controller := range controllers {
+			if written := fmt.Sprint(w.clusterAPI().Status.Conditions); !strings.Contains(written, fmt.Sprintf("%s reports number %d", controller, schedule)) {
+				t.Fatalf("schedule %d: the report of %s is lost: %s", schedule, controller, written)
+			}
+		}
+		if diff := w.disagreement(); diff != "" {
+			t.Fatalf("schedule %d: the ClusterOperator (+) differs from the ClusterAPI object (-):\n%s", schedule, diff)
+		}
 	}
 }
 
-// interleave releases the requests of two actors in the order of the bits of a schedule until both have finished.
+// reconcileOperator reconciles the ClusterOperator.
+func (w *testCluster) reconcileOperator() {
+	w.Helper()
+	_, err := (&status.OperatorReconciler{Client: w, Live: w}).Reconcile(w.Context(), reconcile.Request{})
+	w.must(err)
+}
+
+// interleave releases the requests of actors in the order of the digits of a schedule until all have finished.
 func interleave(t *testing.T, actors []*actor, schedule, prefix int) {
 	t.Helper()
-	running := []bool{true, true}
-	for turn := 0; running[0] || running[1]; turn++ {
-		next := schedule >> min(turn, prefix-1) & 1
-		if !running[next] {
-			next = 1 - next
+	running := map[int]bool{}
+	for i := range actors {
+		running[i] = true
+	}
+	for turn := 0; len(running) > 0; turn++ {
+		next := schedule % len(actors)
+		if turn < prefix {
+			schedule /= len(actors)
 		}
-		running[next] = actors[next].step(t)
+		for !running[next] {
+			next = (next + 1) % len(actors)
+		}
+		if !actors[next].step(t) {
+			delete(running, next)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -33,9 +34,11 @@ type Outcome struct {
 	// Only the version controller can set it: the installed version may belong to
 	// the previous release.
 	ReleaseInstalled bool
-	// Predecessor is the revision that cluster-capi-operator has completely installed, if nothing was reported yet.
-	// The Reporter sets it.
-	Predecessor string
+	// Change modifies the status in the write of the report; nil for no change. It may be called more than once, each time with the latest
+	// status, and must not depend on an earlier call.
+	Change func(*v1alpha1.ClusterAPIStatus)
+	// predecessor is the revision that cluster-capi-operator has completely installed, if nothing was reported yet.
+	predecessor string
 	// Events are actions of this reconcile that the status does not show, such as
 	// reverted drift.
 	Events []Event
@@ -81,4 +84,34 @@ func (o Outcome) severity() reason.Severity {
 // Gravest returns the outcome with the highest severity; the first of several.
 func Gravest(outcomes ...Outcome) Outcome {
 	return slices.MaxFunc(outcomes, func(a, b Outcome) int { return cmp.Compare(a.severity(), b.severity()) })
+}
+
+// Retry returns the error if it is retryable, else nil.
+func (o Outcome) Retry() error {
+	if o.severity() == reason.Retryable {
+		return o.Err
+	}
+	return nil
+}
+
+// RequeueAfter returns the time until the next reconcile; 0 if an event, or the retry of
+// the error, will cause it.
+func (o Outcome) RequeueAfter() time.Duration {
+	if recheck := reason.Of(o.Reason).Recheck; recheck > 0 && !o.Undecided {
+		o.RecheckWithin(recheck)
+	}
+	return o.Recheck
+}
+
+// Result returns the result of a reconcile whose outcome was reported: a retryable error,
+// or else the time until the next reconcile; 0 if an event will cause it.
+func (r Reported) Result(outcome Outcome) (reconcile.Result, error) {
+	if err := outcome.Retry(); err != nil {
+		return reconcile.Result{}, err
+	}
+	after := outcome.RequeueAfter()
+	if r.Postponed > 0 {
+		after = min(r.Postponed, cmp.Or(after, r.Postponed))
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,8 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// A change that only reports progress is written at most once in a second, or seldom if writes take long; all others are
-// written at once.
+// A change that only reports progress is written at most once in a second; all others are written at once.
 func TestReporter_PostponesOnlyProgress(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	phases := func(states ...v1alpha1.PhaseState) (out []v1alpha1.Phase) {
@@ -40,24 +38,19 @@ func TestReporter_PostponesOnlyProgress(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.ClusterAPIStatus)
 		since  time.Duration // the last write
-		took   time.Duration // the last write
 		want   time.Duration
 	}{
-		"the message":                             {message, 300 * ms, 0, 700 * ms},
-		"the message after an hour":               {message, time.Hour, 0, 0},
-		"the message, and the clock was set back": {message, -time.Hour, 0, time.Second},
-		"a fast write":                            {message, 300 * ms, 50 * ms, 700 * ms},
-		"a slow write":                            {message, 300 * ms, 100 * ms, 1700 * ms},
-		"a very slow write":                       {message, 300 * ms, time.Minute, 9700 * ms},
-		"the reason after a slow write":           {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Reason = "Collision" }, 0, time.Minute, 0},
-		"a complete phase":                        {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseComplete) }, 0, 0, time.Second},
-		"a blocked phase":                         {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseBlocked) }, 0, 0, 0},
-		"no phases":                               {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = nil }, 0, 0, 0},
-		"the reason":                              {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Reason = "Collision" }, 0, 0, 0},
-		"current version":                         {func(s *v1alpha1.ClusterAPIStatus) { s.CurrentVersion = "4.22.0-1" }, 0, 0, 0},
+		"the message":                             {message, 300 * ms, 700 * ms},
+		"the message after an hour":               {message, time.Hour, 0},
+		"the message, and the clock was set back": {message, -time.Hour, time.Second},
+		"a complete phase":                        {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseComplete) }, 0, time.Second},
+		"a blocked phase":                         {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseBlocked) }, 0, 0},
+		"no phases":                               {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = nil }, 0, 0},
+		"the reason":                              {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Reason = "Collision" }, 0, 0},
+		"current version":                         {func(s *v1alpha1.ClusterAPIStatus) { s.CurrentVersion = "4.22.0-1" }, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reporter := &Reporter{Now: func() time.Time { return now }, written: now.Add(-test.since), took: test.took}
+			reporter := &Reporter{Now: func() time.Time { return now }, written: now.Add(-test.since)}
 			after := before()
 			test.change(&after.Status)
 			if got := reporter.postponement(before(), after); got != test.want {
@@ -87,16 +80,25 @@ func newReporter(t *testing.T, now func() time.Time, onWrite func() error) *Repo
 	return &Reporter{Client: cluster, Live: cluster, Now: now}
 }
 
-// The interval follows from the time and the duration of the last write alone.
+// read returns the ClusterAPI object.
+func read(t *testing.T, reporter *Reporter) *v1alpha1.ClusterAPI {
+	t.Helper()
+	cluster := &v1alpha1.ClusterAPI{}
+	if err := reporter.Live.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// The interval follows from the time of the last write alone.
 func TestReporter_PostponesAfterTheLastWrite(t *testing.T) {
 	now := start
 	writes := 0
 	reporter := newReporter(t, func() time.Time { return now }, func() error {
 		writes++
-		now = now.Add(100 * time.Millisecond)
 		return nil
 	})
-	const interval = progressShare * 100 * time.Millisecond
+	const interval = progressInterval
 	for i, step := range []struct {
 		message     string
 		after, want time.Duration
@@ -105,26 +107,15 @@ func TestReporter_PostponesAfterTheLastWrite(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		before := writes
-		written, postponed, err := reporter.update(t.Context(), nil, nil, func(c *v1alpha1.ClusterAPI) {
+		reported, err := reporter.update(t.Context(), read(t, reporter), nil, func(c *v1alpha1.ClusterAPI) {
 			c.Status.Conditions = []metav1.Condition{{Type: "InstallerProgressing", Status: "True", Reason: "RollingOut", Message: step.message, LastTransitionTime: metav1.NewTime(start)}}
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wrote := writes > before; postponed != step.want || wrote != (step.want == 0) || (written.Status.Conditions[0].Message == step.message) != wrote {
-			t.Errorf("report %d: written %t, postponed for %s, want %s; the object has %v", i+1, wrote, postponed, step.want, written.Status.Conditions)
+		if wrote := writes > before; reported.Postponed != step.want || wrote != (step.want == 0) || (reported.Cluster.Status.Conditions[0].Message == step.message) != wrote {
+			t.Errorf("report %d: written %t, postponed for %s, want %s; the object has %v", i+1, wrote, reported.Postponed, step.want, reported.Cluster.Status.Conditions)
 		}
-	}
-	cluster := &v1alpha1.ClusterAPI{}
-	if err := reporter.Live.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
-		t.Fatal(err)
-	}
-	if !reporter.LastWritten(cluster) {
-		t.Error("the object is not the one that the reporter has written")
-	}
-	cluster.ResourceVersion += "0"
-	if reporter.LastWritten(cluster) {
-		t.Error("the write of another client counts as one of the reporter")
 	}
 }
 
@@ -132,7 +123,7 @@ func TestReporter_PostponesAfterTheLastWrite(t *testing.T) {
 func TestReporter_EventsOfAFailedReport(t *testing.T) {
 	reporter := newReporter(t, nil, func() error { return errors.New("the API server is unavailable") })
 	events := []Event{{Reason: DriftCorrected, Message: "reverted external changes"}}
-	_, _, err := reporter.update(t.Context(), nil, events, func(c *v1alpha1.ClusterAPI) { c.Status.CurrentVersion = "4.22.0-1" })
+	_, err := reporter.update(t.Context(), read(t, reporter), events, func(c *v1alpha1.ClusterAPI) { c.Status.CurrentVersion = "4.22.0-1" })
 	if err == nil {
 		t.Error("the failed write is not reported")
 	}
@@ -145,27 +136,28 @@ func TestReporter_EventsOfAFailedReport(t *testing.T) {
 	}
 }
 
-// A report starts with the newer one of the object read and the object written, and does not modify it.
-func TestReporter_StartsFromTheNewerObject(t *testing.T) {
-	object := func(uid types.UID, version string) *v1alpha1.ClusterAPI {
-		return &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
-	}
-	for name, test := range map[string]struct {
-		written, read *v1alpha1.ClusterAPI
-		want          string
-	}{
-		"nothing is written":                   {nil, object("a", "9"), "9"},
-		"the other controller has written":     {object("a", "10"), object("a", "9"), "10"},
-		"another client has written":           {object("a", "10"), object("a", "11"), "11"},
-		"the written object was deleted since": {object("a", "10"), object("b", "9"), "9"},
-	} {
-		reporter := &Reporter{cluster: test.written}
-		got, err := reporter.latest(t.Context(), test.read)
-		if err != nil || got.ResourceVersion != test.want {
-			t.Errorf("%s: got version %s, want %s: %v", name, got.ResourceVersion, test.want, err)
+// A write of a controller causes no reconcile of the installer; a write of another client does.
+func TestWrittenByOthers(t *testing.T) {
+	at := func(seconds int, managers ...string) *v1alpha1.ClusterAPI {
+		cluster := &v1alpha1.ClusterAPI{}
+		for _, manager := range managers {
+			cluster.ManagedFields = append(cluster.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Time: &metav1.Time{Time: start.Add(time.Duration(seconds) * time.Second)}})
 		}
-		if got == test.read || got == test.written {
-			t.Errorf("%s: the object is not a copy", name)
+		return cluster
+	}
+	version, installer := string(Version.fieldOwner()), string(Installer.fieldOwner())
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.ClusterAPI
+		want          bool
+	}{
+		"a controller":                        {at(0, version, installer), at(1, version, installer), false},
+		"the first write of a controller":     {at(0, version), at(1, version, installer), false},
+		"another client":                      {at(0, version), at(0, version, "kubectl-edit"), true},
+		"another client again":                {at(0, "kubectl-edit"), at(1, "kubectl-edit"), true},
+		"an earlier process, before a change": {at(0, "capi-installer", version), at(0, version), true},
+	} {
+		if got := WrittenByOthers(test.before, test.after); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
 }

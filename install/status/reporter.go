@@ -4,17 +4,15 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,25 +21,19 @@ import (
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
-// Reporter writes outcomes to the ClusterAPI object and, if the API exists, to the
-// ClusterOperator. It writes only changes. Both controllers share one Reporter. It writes one
-// status at a time.
+// Reporter writes the outcomes of a controller to the status of the ClusterAPI object. It writes only changes, and only over the object that it
+// has read: after a write of the other controller it reads the object again, so that no write is lost and the conditions of the operator
+// consider both.
 //
-// It computes each write from live reads, because a cached object could be older
-// than a write of the other controller. It reads and writes the ClusterAPI object after
-// it has read the ClusterOperator. So a ClusterOperator that is computed from an outdated
-// ClusterAPI object is rejected as a conflict, even between two processes.
-//
-// During a rollout it makes fewer requests: it starts with the objects that it knows (outdated
-// ones cause a conflict), and writes a change that only reports progress after an interval.
+// The controllers do not apply their fields with server-side apply: both have fields in an entry of status.versions, and an entry that another
+// field manager has fields in cannot be removed.
 type Reporter struct {
+	// Controller is the controller that reports.
+	Controller Controller
 	// Client writes.
 	Client client.Client
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
-	// ReleaseVersion is the version that the ClusterOperator reports when the
-	// release is completely installed; empty means the release that the version controller has observed.
-	ReleaseVersion string
 	// Predecessor returns the revision that cluster-capi-operator has completely installed; empty if there is none. nil means none.
 	Predecessor func(context.Context) (string, error)
 	// Mask replaces the values of Secrets in the status and in events; nil replaces none.
@@ -49,19 +41,10 @@ type Reporter struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	writing  sync.Mutex
-	operator knownOperator
-	cluster  *v1alpha1.ClusterAPI // as it was last written; nil if it was not
-	written  time.Time            // time of the last write
-	last     struct {
-		sync.Mutex
-		version string // resource version of the object as it was last written
-	}
-	took   time.Duration // duration of the last write, including the ClusterOperator
-	events struct {
-		once sync.Once
-		eventWriter
-	}
+	// written is the time of the last write. A restart loses nothing: the first change is written at once.
+	written time.Time
+	// events are not written yet, because the API server was unavailable. A restart loses their objects; the log has the events.
+	events pendingEvents
 }
 
 func (r *Reporter) now() time.Time {
@@ -74,17 +57,12 @@ func (r *Reporter) now() time.Time {
 // Emit writes events about the ClusterAPI object. The object may be gone
 // already. An event that cannot be written is logged and is not an error.
 func (r *Reporter) Emit(ctx context.Context, about *v1alpha1.ClusterAPI, events ...Event) {
-	r.events.once.Do(func() { r.events.client = r.Client })
 	events = slices.Clone(events)
 	for i := range events {
 		events[i].Message = r.Mask.Text(events[i].Message)
 	}
-	r.events.write(ctx, about, events, r.now())
+	r.events.write(ctx, r.Client, about, events, r.now())
 }
-
-// Change modifies the status of the ClusterAPI object. It may be called more than
-// once, each time with the latest status, and must not depend on an earlier call.
-type Change func(*v1alpha1.ClusterAPIStatus)
 
 // Reported is the result of a report.
 type Reported struct {
@@ -95,77 +73,48 @@ type Reported struct {
 	Postponed time.Duration
 }
 
-// Report writes an outcome of a controller together with a change of the status (nil
-// for none) and the events. read is the ClusterAPI object as the controller has read it
-// from the API server at the start of its reconcile; nil if it has not.
-func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, change Change) (Reported, error) {
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	judged := read
-	if outcome.Reason != reason.RollingOut || !r.operator.known {
-		_ = r.operator.read(r.clusterOperator(ctx)) // after an error it is read again
-		read = nil                                  // it must be newer than the ClusterOperator
+// Report writes an outcome and its events. read is the ClusterAPI object as the controller has read it
+// from the API server at the start of its reconcile.
+func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, outcome Outcome) (reported Reported, err error) {
+	if outcome.predecessor, err = r.predecessor(ctx, read); err != nil {
+		return reported, err
 	}
-	if err := r.readPredecessor(ctx, &outcome); err != nil {
-		return Reported{}, err
-	}
-	cluster, postponed, err := r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
-		if change != nil {
-			apply(change, cluster, r.now())
+	reported, err = r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
+		former := cluster.Status.DesiredVersion
+		if r.Controller == Installer {
+			former = read.Status.DesiredVersion // the outcome is about it
 		}
-		setStatus(cluster, controller, outcome, r.now())
-		if controller == Installer && judged != nil && judged.Status.DesiredVersion != cluster.Status.DesiredVersion {
-			withdrawFailure(cluster, r.now()) // the outcome is about the version that was desired at the start of the reconcile
+		if outcome.Change != nil {
+			outcome.Change(&cluster.Status)
 		}
+		setStatus(cluster, r.Controller, outcome, r.now(), former)
 	})
-	if err != nil {
-		return Reported{}, err
+	if err == nil && outcome.Related != nil && reported.Postponed == 0 {
+		err = r.relate(ctx, outcome.Related)
 	}
-	err = r.writeClusterOperator(ctx, cluster, outcome)
-	if !r.operator.known || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		err = r.reportClusterOperator(ctx, outcome)
-	}
-	if err != nil {
-		return Reported{}, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
-	}
-	return Reported{Cluster: cluster, Postponed: postponed}, nil
+	return reported, err
 }
 
-// readPredecessor sets the revision of cluster-capi-operator in the first outcome that the process reports: until the
-// installer has installed a version, it keeps the availability that the cluster had before.
-func (r *Reporter) readPredecessor(ctx context.Context, outcome *Outcome) (err error) {
-	reported := r.cluster != nil && meta.FindStatusCondition(r.cluster.Status.Conditions, Available) != nil
-	if r.Predecessor == nil || reported {
-		return nil
+// predecessor returns the revision of cluster-capi-operator for the first report about the ClusterAPI object: until the
+// installer has installed a version, the report keeps the availability that the cluster had before.
+func (r *Reporter) predecessor(ctx context.Context, read *v1alpha1.ClusterAPI) (string, error) {
+	if r.Predecessor == nil || meta.FindStatusCondition(read.Status.Conditions, Available) != nil {
+		return "", nil
 	}
-	if known := r.operator.object; known != nil && slices.ContainsFunc(known.Status.Conditions, isUnavailable) {
-		return nil
+	operator := &configv1.ClusterOperator{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
+	if err == nil && slices.ContainsFunc(operator.Status.Conditions, isUnavailable) {
+		return "", nil
 	}
-	if outcome.Predecessor, err = r.Predecessor(ctx); err != nil {
-		return fmt.Errorf("reading the revision of cluster-capi-operator: %w", err)
+	revision, err := r.Predecessor(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading the revision of cluster-capi-operator: %w", err)
 	}
-	return nil
+	return revision, nil
 }
 
 func isUnavailable(condition configv1.ClusterOperatorStatusCondition) bool {
 	return condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionFalse
-}
-
-// Update writes a change of the status without an outcome.
-func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { apply(change, cluster, r.now()) })
-	return cluster, err
-}
-
-// apply makes a change. Another desired version withdraws what the installer has reported about the former one.
-func apply(change Change, cluster *v1alpha1.ClusterAPI, at time.Time) {
-	former := cluster.Status.DesiredVersion
-	change(&cluster.Status)
-	if cluster.Status.DesiredVersion != former {
-		withdrawFailure(cluster, at)
-	}
 }
 
 // withdrawFailure replaces what the installer has reported about a version that is no longer desired: it has not judged the
@@ -185,8 +134,8 @@ func withdrawFailure(cluster *v1alpha1.ClusterAPI, at time.Time) {
 	}
 }
 
-// setStatus sets the conditions and phases of an outcome.
-func setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time) {
+// setStatus sets the conditions and phases of an outcome. judged is the desired version that the conditions of the installer are about.
+func setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time, judged string) {
 	for name, phases := range outcome.Phases {
 		if version := cluster.Status.Version(name); version != nil {
 			version.Phases = stampPhases(version.Phases, phases, at)
@@ -198,6 +147,9 @@ func setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outc
 	if controller == Installer && isDeleted(cluster) { // the version controller reports nothing during an uninstall
 		set(Conditions(Version, Outcome{Reason: reason.Uninstalled, Message: "the ClusterAPI object is deleted"}, cluster.Status.Conditions, cluster.Generation, at))
 		cluster.Status.ObservedGeneration = cluster.Generation
+	}
+	if cluster.Status.DesiredVersion != judged {
+		withdrawFailure(cluster, at)
 	}
 	set(Aggregate(cluster, cluster.Status.Conditions, outcome, at))
 	cluster.Status.Message = gravestMessage(cluster.Status.Conditions)
@@ -219,41 +171,50 @@ func setConditions(conditions *[]metav1.Condition, found []metav1.Condition) {
 
 // update writes the status if the change modifies it, and then the events: one per
 // transition, and the caller's events even if the status cannot be written. It starts with
-// the object read, and reads it if that is nil or outdated. It returns the object as it is
-// in the cluster, and the delay of a postponed write.
-func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, time.Duration, error) {
-	var cluster, before *v1alpha1.ClusterAPI
-	var postponed time.Duration
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		if cluster, err = r.latest(ctx, read); err != nil {
-			return err
+// the object read, and reads the object again if that is outdated.
+func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events []Event, change func(*v1alpha1.ClusterAPI)) (reported Reported, err error) {
+	before, cluster := read, read.DeepCopy()
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if cluster == nil {
+			before = &v1alpha1.ClusterAPI{}
+			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(read), before); err != nil {
+				return err
+			}
+			if before.UID != read.UID {
+				return errRecreated
+			}
+			cluster = before.DeepCopy()
 		}
-		read, before = nil, cluster.DeepCopy()
 		change(cluster)
 		maskStatus(&cluster.Status, r.Mask)
+		reported = Reported{Cluster: cluster}
 		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 			return nil
 		}
-		if postponed = r.postponement(before, cluster); postponed > 0 {
-			cluster = before
+		if reported.Postponed = r.postponement(before, cluster); reported.Postponed > 0 {
+			reported.Cluster = before
 			return nil
 		}
-		r.took = 0
-		if err = r.writeLast(ctx, cluster); err == nil {
-			r.cluster, r.written = cluster.DeepCopy(), r.now()
+		cluster = nil
+		err := r.Client.Status().Update(ctx, reported.Cluster, r.Controller.fieldOwner())
+		if err == nil {
+			r.written = r.now()
 		}
 		return err
 	})
 	if err == nil {
-		observeDurations(before, cluster)
-		events = append(Transitions(before, cluster), events...)
+		observeDurations(before, reported.Cluster)
+		events = append(Transitions(before, reported.Cluster), events...)
 	}
-	r.Emit(ctx, cluster, events...)
+	r.Emit(ctx, read, events...)
 	if err != nil {
-		return nil, 0, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+		return Reported{}, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
 	}
-	return cluster, postponed, nil
+	return reported, nil
 }
+
+// errRecreated is the error of an outcome about an object that does not exist any more.
+var errRecreated = errors.New("the object was deleted and created again")
 
 // maskStatus replaces the values of Secrets in messages.
 func maskStatus(s *v1alpha1.ClusterAPIStatus, mask *masking.Mask) {
@@ -271,44 +232,43 @@ func maskStatus(s *v1alpha1.ClusterAPIStatus, mask *masking.Mask) {
 	}
 }
 
-// writeLast writes the status. The event about a write can arrive before its response, so LastWritten waits for it.
-func (r *Reporter) writeLast(ctx context.Context, cluster *v1alpha1.ClusterAPI) error {
-	r.last.Lock()
-	defer r.last.Unlock()
-	err := r.write(ctx, cluster)
-	if err == nil {
-		r.last.version = cluster.ResourceVersion
-	}
-	return err
+// WrittenByOthers reports whether another client than the reporters has written the later one of two states of the ClusterAPI object. It
+// compares the managed fields, so it does not notice a client that only removes fields.
+func WrittenByOthers(before, after client.Object) bool {
+	return !equality.Semantic.DeepEqual(fieldsOfOthers(before), fieldsOfOthers(after))
 }
 
-// LastWritten reports whether an object is the ClusterAPI object as this Reporter has last
-// written it. It waits for the end of a write.
-func (r *Reporter) LastWritten(cluster client.Object) bool {
-	r.last.Lock()
-	defer r.last.Unlock()
-	return r.last.version == cluster.GetResourceVersion()
+func fieldsOfOthers(cluster client.Object) []metav1.ManagedFieldsEntry {
+	own := []string{string(Version.fieldOwner()), string(Installer.fieldOwner())}
+	return slices.DeleteFunc(slices.Clone(cluster.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool { return slices.Contains(own, entry.Manager) })
 }
 
-// latest returns a copy of the object read, or of the object written if that is newer: the
-// other controller may have written it since. If read is nil, it reads the object.
-func (r *Reporter) latest(ctx context.Context, read *v1alpha1.ClusterAPI) (*v1alpha1.ClusterAPI, error) {
-	if read != nil && r.cluster != nil && r.cluster.UID == read.UID {
-		if order, err := resourceversion.CompareResourceVersion(read.ResourceVersion, r.cluster.ResourceVersion); err == nil && order < 0 {
-			read = r.cluster
-		}
+// progressInterval is the minimum time between two writes that only report progress.
+const progressInterval = time.Second
+
+// postponement returns the time until a change of the status may be written; 0 if it may be
+// written now.
+func (r *Reporter) postponement(before, after *v1alpha1.ClusterAPI) time.Duration {
+	if !equality.Semantic.DeepEqual(withoutProgress(before), withoutProgress(after)) {
+		return 0
 	}
-	if read != nil {
-		return read.DeepCopy(), nil
-	}
-	cluster := &v1alpha1.ClusterAPI{}
-	return cluster, r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+	return max(0, min(progressInterval, progressInterval-r.now().Sub(r.written)))
 }
 
-// write writes the status of an object.
-func (r *Reporter) write(ctx context.Context, object client.Object) error {
-	began := r.now()
-	err := r.Client.Status().Update(ctx, object)
-	r.took += r.now().Sub(began)
-	return err
+// withoutProgress returns the status without the fields that change during a rollout that
+// makes progress: messages, and the phases. It keeps the phases that are
+// blocked, and one of each version that has any.
+func withoutProgress(cluster *v1alpha1.ClusterAPI) *v1alpha1.ClusterAPIStatus {
+	status := cluster.Status.DeepCopy()
+	for i := range status.Versions {
+		phases := status.Versions[i].Phases
+		some := make([]v1alpha1.Phase, min(1, len(phases)))
+		blocked := slices.DeleteFunc(phases, func(p v1alpha1.Phase) bool { return p.State != v1alpha1.PhaseBlocked })
+		status.Versions[i].Phases = slices.Concat(some, blocked)
+	}
+	status.Message = ""
+	for i := range status.Conditions {
+		status.Conditions[i].Message = ""
+	}
+	return status
 }

@@ -104,17 +104,15 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // reporter returns the reporter of a new process, with the clock of the test.
 func (w *testCluster) reporter() *status.Reporter {
-	return &status.Reporter{Client: w.Client, Live: w.Client, ReleaseVersion: "4.22.0", Now: func() time.Time { return w.at }}
+	return &status.Reporter{Controller: status.Installer, Client: w.Client, Live: w.Client, Now: func() time.Time { return w.at }}
 }
 
 // report reports an outcome of the installer controller and returns the object from the API server.
 func (w *testCluster) report(reporter *status.Reporter, outcome status.Outcome) *v1alpha1.ClusterAPI {
 	w.Helper()
-	_, err := reporter.Report(w.Context(), nil, status.Installer, outcome, nil)
+	_, err := reporter.Report(w.Context(), w.clusterAPI(), outcome)
 	w.must(err)
-	cluster := &v1alpha1.ClusterAPI{}
-	w.must(w.Get(w.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster))
-	return cluster
+	return w.clusterAPI()
 }
 
 // events returns the reasons of the events about the ClusterAPI object, sorted.
@@ -216,6 +214,18 @@ func storedVersion() v1alpha1.Version {
 	}
 }
 
+// desire has the version controller report a version as the desired one, and returns the object.
+func (w *testCluster) desire(version v1alpha1.Version) *v1alpha1.ClusterAPI {
+	w.Helper()
+	reporter := w.reporter()
+	reporter.Controller = status.Version
+	reported, err := reporter.Report(w.Context(), w.clusterAPI(), status.Outcome{Reason: reason.RollingOut, Change: func(s *v1alpha1.ClusterAPIStatus) {
+		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
+	}})
+	w.must(err)
+	return reported.Cluster
+}
+
 // The failure of a version is withdrawn when another one becomes the desired one, also if the installer reports the failure after that.
 func TestReporter_FailureOfAFormerVersion(t *testing.T) {
 	w := newTestCluster(t)
@@ -226,18 +236,20 @@ func TestReporter_FailureOfAFormerVersion(t *testing.T) {
 		t.Fatalf("InstallerDegraded is %s", got)
 	}
 	version := storedVersion()
-	changed, err := reporter.Update(t.Context(), func(s *v1alpha1.ClusterAPIStatus) {
-		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
-	})
-	w.must(err)
-	if got, _ := degraded(changed); got != metav1.ConditionFalse {
-		t.Errorf("after the change InstallerDegraded is %s", got)
+	changed := w.desire(version)
+	for _, kind := range []string{"InstallerDegraded", "Degraded"} {
+		if meta.IsStatusConditionTrue(changed.Status.Conditions, kind) {
+			t.Errorf("after the change %s is True", kind)
+		}
 	}
-	for read, want := range map[*v1alpha1.ClusterAPI]metav1.ConditionStatus{former: metav1.ConditionFalse, changed: metav1.ConditionTrue} {
-		reported, err := reporter.Report(t.Context(), read, status.Installer, stopped, nil)
+	for _, read := range []*v1alpha1.ClusterAPI{former, changed} {
+		want := map[bool]metav1.ConditionStatus{true: metav1.ConditionFalse, false: metav1.ConditionTrue}[read == former]
+		_, err := reporter.Report(t.Context(), read, stopped)
 		w.must(err)
-		if got, _ := degraded(reported.Cluster); got != want {
-			t.Errorf("a failure of version %q: InstallerDegraded is %s, want %s", read.Status.DesiredVersion, got, want)
+		for _, kind := range []string{"InstallerDegraded", "Degraded"} {
+			if got := meta.FindStatusCondition(w.clusterAPI().Status.Conditions, kind).Status; got != want {
+				t.Errorf("a failure of version %q: %s is %s, want %s", read.Status.DesiredVersion, kind, got, want)
+			}
 		}
 	}
 }
@@ -245,10 +257,7 @@ func TestReporter_FailureOfAFormerVersion(t *testing.T) {
 func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
 	w := newTestCluster(t)
 	version := storedVersion()
-	_, err := w.reporter().Update(t.Context(), func(s *v1alpha1.ClusterAPIStatus) {
-		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
-	})
-	w.must(err)
+	w.desire(version)
 	begin := metav1.NewTime(w.at)
 	found := []v1alpha1.Phase{{
 		Name: "cluster-api", State: v1alpha1.PhaseProgressing, Objects: 3, Ready: 2,
@@ -277,8 +286,10 @@ func TestReport_SpecChangesMeanwhile(t *testing.T) {
 	changed.Spec.UnmanagedCRDs = []string{"machines.cluster.x-k8s.io"}
 	w.must(w.Update(t.Context(), changed))
 	for _, controller := range []status.Controller{status.Version, status.Installer} {
-		for _, start := range []*v1alpha1.ClusterAPI{read, nil} {
-			_, err := reporter.Report(t.Context(), start, controller, status.Outcome{Reason: reason.RollingOut, Generation: read.Generation}, nil)
+		for _, start := range []*v1alpha1.ClusterAPI{read, w.clusterAPI()} {
+			other := w.reporter()
+			other.Controller = controller
+			_, err := other.Report(t.Context(), start, status.Outcome{Reason: reason.RollingOut, Generation: read.Generation})
 			w.must(err)
 		}
 	}

@@ -11,6 +11,7 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -40,10 +41,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
-	reported, err := r.Reporter.Report(ctx, nil, status.Version, outcome, func(s *v1alpha1.ClusterAPIStatus) {
+	decided, release := outcome.Change, cmp.Or(r.Release, files.version)
+	outcome.Change = func(s *v1alpha1.ClusterAPIStatus) {
+		if decided != nil {
+			decided(s)
+		}
+		if outcome.ReleaseInstalled {
+			s.InstalledRelease = release
+		}
 		seen.record(s)
 		r.recordVerdicts(ctx, outcome, s)
-	})
+	}
+	reported, err := r.Reporter.Report(ctx, state.Cluster, outcome)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

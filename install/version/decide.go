@@ -41,7 +41,7 @@ func (p pass) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs i
 			if err := p.storage().store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
 				return status.Outcome{Reason: reason.WriteFailed, Err: err}
 			}
-			return retirement{p.Client, p.Reporter}.retire(ctx, cluster, existing)
+			return retirement{p.Client}.retire(ctx, cluster, existing)
 		}
 	}
 	return p.add(ctx, cluster, set, inputs, existing)
@@ -69,7 +69,7 @@ func (p pass) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs
 	if err := p.storage().annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	return retirement{p.Client, p.Reporter}.retire(ctx, cluster, existing)
+	return retirement{p.Client}.retire(ctx, cluster, existing)
 }
 
 // inherit returns the set of a new version with the owners of the components that are the same in the desired version. It

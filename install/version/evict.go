@@ -20,10 +20,7 @@ import (
 const maxVersions = 16
 
 // retirement removes older versions.
-type retirement struct {
-	writer   client.Writer
-	reporter *status.Reporter
-}
+type retirement struct{ writer client.Writer }
 
 // evict removes older versions if the limit is reached. Once the desired version is
 // installed, it removes all of them. Until then, it evicts the oldest version whose
@@ -38,7 +35,7 @@ func (r retirement) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, exi
 		outcome = r.evictOne(ctx, cluster, existing)
 	}
 	if outcome.Err == nil {
-		outcome = status.Outcome{Reason: reason.RetiringRevisions, Message: "removing an older version, because the limit of versions is reached"}
+		outcome = status.Outcome{Reason: reason.RetiringRevisions, Message: "removing an older version, because the limit of versions is reached", Change: outcome.Change}
 	}
 	return outcome
 }
@@ -54,17 +51,13 @@ func (r retirement) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, 
 			"the limit of %d versions is reached, and each is being removed or has objects that other versions need; version %s must be installed before a new version can be created",
 			maxVersions, cluster.Status.DesiredVersion)}
 	}
-	var err error
-	if found := named(existing, version); found == nil {
-		err = r.dropEntries(ctx, cluster, existing)
-	} else if found.DeletionTimestamp.IsZero() {
+	if found := named(existing, version); found != nil && found.DeletionTimestamp.IsZero() {
 		log.FromContext(ctx).Info("Evicting version", "version", version, "desired", cluster.Status.DesiredVersion)
-		err = client.IgnoreNotFound(r.writer.Delete(ctx, found))
+		if err := r.writer.Delete(ctx, found); client.IgnoreNotFound(err) != nil {
+			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
+		}
 	}
-	if err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
-	}
-	return status.Outcome{}
+	return status.Outcome{Change: dropEntries(existing)}
 }
 
 // evictable returns the oldest version that controls no objects, or else the oldest one that was never complete and whose
@@ -104,27 +97,17 @@ func (r retirement) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, ex
 			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
 		}
 	}
-	if err := r.dropEntries(ctx, cluster, existing); err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
-	}
 	if retiring > 0 {
-		return status.Outcome{Reason: reason.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", retiring), ReleaseInstalled: true}
+		return status.Outcome{Reason: reason.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", retiring), ReleaseInstalled: true, Change: dropEntries(existing)}
 	}
-	return status.Outcome{Reason: reason.AsExpected, ReleaseInstalled: true}
+	return status.Outcome{Reason: reason.AsExpected, ReleaseInstalled: true, Change: dropEntries(existing)}
 }
 
-// dropEntries drops the entries of versions whose ConfigMap is gone.
-func (r retirement) dropEntries(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) error {
-	gone := func(v v1alpha1.Version) bool {
-		return v.Name != cluster.Status.CurrentVersion && named(existing, v.Name) == nil
-	}
-	if !slices.ContainsFunc(cluster.Status.Versions, gone) {
-		return nil
-	}
-	_, err := r.reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
+// dropEntries returns the change that drops the entries of versions whose ConfigMap is gone.
+func dropEntries(existing []corev1.ConfigMap) func(*v1alpha1.ClusterAPIStatus) {
+	return func(s *v1alpha1.ClusterAPIStatus) {
 		s.Versions = slices.DeleteFunc(s.Versions, func(v v1alpha1.Version) bool {
-			return v.Name != s.CurrentVersion && v.Name != s.DesiredVersion && gone(v)
+			return v.Name != s.CurrentVersion && v.Name != s.DesiredVersion && named(existing, v.Name) == nil
 		})
-	})
-	return err
+	}
 }

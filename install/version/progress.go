@@ -3,7 +3,6 @@
 package version
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,13 +32,15 @@ var BeyondProgress = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 func withoutProgress(cluster *v1alpha1.ClusterAPI) *v1alpha1.ClusterAPI {
 	out := cluster.DeepCopy()
 	out.ResourceVersion, out.ManagedFields = "", nil
-	out.Status.SignatureVerdicts, out.Status.ObservedInputs, out.Status.ObservedBy = nil, nil, ""
+	out.Status.SignatureVerdicts, out.Status.ObservedInputs, out.Status.ObservedBy, out.Status.InstalledRelease = nil, nil, "", ""
 	for i := range out.Status.Versions {
 		version := &out.Status.Versions[i]
 		version.Phases = make([]v1alpha1.Phase, min(1, len(version.Phases)))
 	}
-	out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(condition metav1.Condition) bool {
-		return !strings.HasPrefix(condition.Type, string(status.Version))
-	})
+	for i, condition := range out.Status.Conditions {
+		if !strings.HasPrefix(condition.Type, string(status.Version)) {
+			out.Status.Conditions[i] = metav1.Condition{Type: condition.Type} // a client may have removed it
+		}
+	}
 	return out
 }

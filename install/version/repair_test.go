@@ -180,7 +180,7 @@ func TestRetire(t *testing.T) {
 			if err := r.Live.List(t.Context(), list); err != nil {
 				t.Fatal(err)
 			}
-			outcome := (retirement{r.Client, r.Reporter}).retire(t.Context(), cluster, list.Items)
+			outcome := (retirement{r.Client}).retire(t.Context(), cluster, list.Items)
 			if outcome.Reason != test.reason || outcome.Err != nil || outcome.ReleaseInstalled != (test.reason == reason.RetiringRevisions) {
 				t.Errorf("got %+v, want %s", outcome, test.reason)
 			}

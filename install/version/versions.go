@@ -26,7 +26,7 @@ func (p pass) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand
 		return status.Outcome{Reason: reason.RenderFailed, Err: err}
 	}
 	if len(cluster.Status.Versions) >= maxVersions {
-		return retirement{p.Client, p.Reporter}.evict(ctx, cluster, existing)
+		return retirement{p.Client}.evict(ctx, cluster, existing)
 	}
 	numbered, err := p.Official.Revisions(ctx)
 	if err != nil {
@@ -47,16 +47,14 @@ func (p pass) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand
 	if err := p.storage().store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	_, err = p.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
+	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
+		"contentID", set.ContentID, "components", len(set.Operands))
+	outcome := rollingOut(name)
+	outcome.Change = func(s *v1alpha1.ClusterAPIStatus) {
 		if s.Version(name) == nil {
 			s.Versions = append(s.Versions, version)
 		}
 		s.DesiredVersion = name
-	})
-	if err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
-		"contentID", set.ContentID, "components", len(set.Operands))
-	return rollingOut(name)
+	return outcome
 }

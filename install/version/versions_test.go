@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -22,7 +21,6 @@ import (
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
-	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -79,7 +77,6 @@ func TestAdd_LimitOfVersions(t *testing.T) {
 			cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = name, name
 		}
 		r := reconcilerWith(t, cluster)
-		r.Reporter = &status.Reporter{Client: r.Client, Live: r.Live}
 		if got := r.pass(releaseFiles{}).add(t.Context(), cluster.DeepCopy(), operand.Set{}, inputs{}, nil); got.Reason != want || got.Err != nil {
 			t.Errorf("with %d versions: %s, error %v, want %s", before, got.Reason, got.Err, want)
 		}
@@ -352,18 +349,9 @@ func TestDropEntries(t *testing.T) {
 	for i, name := range []string{"4.22.0-1", "4.22.0-2", "4.22.0-3"} {
 		cluster.Status.Versions = append(cluster.Status.Versions, v1alpha1.Version{Name: name, Revision: int64(i + 1)})
 	}
-	cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = "4.22.0-2", "4.22.0-2"
-	server := cluster.DeepCopy()
-	server.Status.DesiredVersion = "4.22.0-3"
-	r := reconcilerWith(t, server)
-	r.Reporter = &status.Reporter{Client: r.Client, Live: r.Client}
-	if err := (retirement{r.Client, r.Reporter}).dropEntries(t.Context(), cluster, []corev1.ConfigMap{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(server), server); err != nil {
-		t.Fatal(err)
-	}
-	if got := server.Status.Versions; len(got) != 2 || got[0].Name != "4.22.0-2" || got[1].Name != "4.22.0-3" {
+	cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = "4.22.0-2", "4.22.0-3"
+	dropEntries(nil)(&cluster.Status)
+	if got := cluster.Status.Versions; len(got) != 2 || got[0].Name != "4.22.0-2" || got[1].Name != "4.22.0-3" {
 		t.Errorf("entries are %v, want those of the current and of the desired version", got)
 	}
 }
