@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
@@ -19,12 +18,10 @@ import (
 
 // The rules that an API server checks.
 const (
-	RuleCRDEstablished  = "server/crd-established"
-	RuleObjectAccepted  = "server/object-accepted"
-	RulePolicyCompiles  = "server/policy-compiles"
-	RulePodAdmitted     = "server/pod-admitted"
-	RuleMinimalAccepted = "server/minimal-object"
-	RuleNotChecked      = "server/not-checked"
+	RuleCRDEstablished = "server/crd-established"
+	RuleObjectAccepted = "server/object-accepted"
+	RulePodAdmitted    = "server/pod-admitted"
+	RuleNotChecked     = "server/not-checked"
 )
 
 // Verdict is the decision of an API server on an object.
@@ -81,8 +78,6 @@ type dryRun struct {
 	place  Value
 	// about describes the object of the request, if it is not the object at place.
 	about string
-	// guessed marks an object with guessed values. Its rejection is not a finding.
-	guessed bool
 	// severity of the findings; empty means the severity of the rule.
 	severity Severity
 	answer   Answer
@@ -105,7 +100,6 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, r
 		{requests.objects, server.DryRun},
 		{func() []*dryRun { return pods }, server.DryRun},
 		{func() []*dryRun { return requests.strict(pods, server.StrictNamespace()) }, server.DryRun},
-		{func() []*dryRun { return requests.minimal(definitions) }, server.DryRun},
 	} {
 		dryRuns := stage.dryRuns()
 		if err := sendAll(ctx, dryRuns, stage.send); err != nil {
@@ -113,21 +107,7 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, r
 		}
 		sent = append(sent, dryRuns...)
 	}
-	return findingsOf(onceUnknown(sent), rules), nil
-}
-
-// onceUnknown keeps one dry run of each kind that the API server does not serve: further versions of the kind have the
-// same cause.
-func onceUnknown(sent []*dryRun) []*dryRun {
-	told := map[*Object]bool{}
-	return slices.DeleteFunc(sent, func(q *dryRun) bool {
-		if q.rule != RuleMinimalAccepted || q.answer.Verdict != Unknown {
-			return false
-		}
-		before := told[q.place.Object]
-		told[q.place.Object] = true
-		return before
-	})
+	return findingsOf(sent, rules), nil
 }
 
 func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, *unstructured.Unstructured) (Answer, error)) error {
@@ -153,10 +133,10 @@ func findingsOf(sent []*dryRun, rules []Rule) (findings []Finding) {
 	return inOrder(findings)
 }
 
-// verdictOn reports whether the answer is a finding of the rule. The rejection of a guess counts as unknown.
+// verdictOn reports whether the answer is a finding of the rule.
 func (q *dryRun) verdictOn(rule string) bool {
 	switch {
-	case q.answer.Verdict == Rejected && !q.guessed:
+	case q.answer.Verdict == Rejected:
 		return rule == q.rule
 	case q.answer.Verdict != Accepted:
 		return rule == RuleNotChecked
@@ -211,8 +191,6 @@ func (r requests) objects() (dryRuns []*dryRun) {
 	for _, o := range r.bundle.Objects {
 		switch {
 		case o.Kind == object.CustomResourceDefinition:
-		case o.Kind.Group == object.AdmissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
-			dryRuns = append(dryRuns, newDryRun(RulePolicyCompiles, o))
 		default:
 			dryRuns = append(dryRuns, newDryRun(RuleObjectAccepted, o))
 		}
@@ -275,48 +253,4 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	pod.SetName("validate") // a generated name would differ in each run
 	pod.SetNamespace(o.Namespace)
 	return pod
-}
-
-// minimal returns the dry runs of one minimal object for each served version of the accepted CRDs.
-func (r requests) minimal(definitions []*dryRun) (dryRuns []*dryRun) {
-	for i, d := range r.bundle.Definitions {
-		if definitions[i].answer.Verdict != Accepted {
-			continue
-		}
-		for _, version := range d.At("spec", "versions").Items() {
-			if version.At("served").Text() != "true" {
-				continue
-			}
-			schema := version.At("schema", "openAPIV3Schema")
-			q := &dryRun{rule: RuleMinimalAccepted, place: version, about: "an object with only the required fields of " + version.At("name").Text()}
-			if schema.Exists() {
-				q.place = schema
-			}
-			q.object, q.guessed = d.minimal(version)
-			dryRuns = append(dryRuns, q)
-		}
-	}
-	return dryRuns
-}
-
-// minimal returns an object with only the required fields of a version, and reports whether it contains guesses.
-func (d *Definition) minimal(version Value) (*unstructured.Unstructured, bool) {
-	schema := version.At("schema", "openAPIV3Schema").Map()
-	if schema == nil {
-		return nil, true // reported by another rule
-	}
-	content, guessed := MinimalOf(schema)
-	fields, _ := content.(map[string]any)
-	if fields == nil {
-		fields = map[string]any{}
-	}
-	object := &unstructured.Unstructured{Object: fields}
-	object.SetAPIVersion(d.Group + "/" + version.At("name").Text())
-	object.SetKind(d.DefinedKind)
-	delete(fields, "metadata")
-	object.SetName("minimal")
-	if d.At("spec", "scope").Text() == "Namespaced" {
-		object.SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
-	}
-	return object, guessed
 }

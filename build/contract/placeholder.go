@@ -52,7 +52,7 @@ func (p *placeholders) withClass(class map[string]any) *placeholders {
 	return &with
 }
 
-// AsJSON returns a schema as encoding/json decodes it, for MinimalOf: all numbers have the same type.
+// AsJSON returns a schema as encoding/json decodes it: all numbers have the same type.
 func AsJSON(schema map[string]any) (decoded map[string]any) {
 	data, err := json.Marshal(schema)
 	if err == nil {
@@ -126,7 +126,7 @@ func (p *placeholders) whole(field, value string, schema map[string]any) any {
 	text := p.text(value)
 	if kind, _ := schema["type"].(string); kind == TypeString || kind == "" && schema["x-kubernetes-int-or-string"] != true {
 		pattern, _ := schema["pattern"].(string)
-		isFree := schema["enum"] == nil && schema["format"] == nil && len(text) >= intOf(schema["minLength"])
+		isFree := schema["enum"] == nil && schema["format"] == nil
 		matches, err := regexp.MatchString(pattern, text)
 		switch {
 		case field == "version":
@@ -135,17 +135,25 @@ func (p *placeholders) whole(field, value string, schema map[string]any) any {
 			return text
 		}
 	}
-	switch least, _ := MinimalOf(schema); least := least.(type) {
-	case bool:
+	enum, _ := schema["enum"].([]any)
+	least, _ := schema["minimum"].(float64)
+	switch kind, _ := schema["type"].(string); {
+	case schema["default"] != nil:
+		return schema["default"]
+	case len(enum) > 0:
+		return enum[0]
+	case kind == TypeBoolean:
 		return p.variant == 0
-	case int64:
-		if schema["maximum"] == nil && schema["exclusiveMaximum"] == nil {
-			return least + 1 + p.variant
-		}
-		return least
-	default:
-		return least
+	case kind == TypeArray:
+		return []any{}
+	case kind == TypeObject:
+		return map[string]any{}
+	case kind == TypeString:
+		return text
+	case schema["maximum"] != nil:
+		return int64(least)
 	}
+	return int64(least) + 1 + p.variant
 }
 
 // NamesRegistry reports whether the reference of an image begins with a registry: a host with a dot or a port, or localhost. Container

@@ -67,7 +67,7 @@ func (j judge) forbids(check int, spec map[string]any) (policy.CheckResult, bool
 }
 
 // CheckPodSecurity returns the fields that make PodSecurity admission reject a pod. Pods that the API server cannot
-// read have no findings; bundle/typed-decode reports them.
+// read have no findings; bundle/object-valid reports them.
 func CheckPodSecurity(spec Value) []Finding {
 	findings, err := podSecurityOf(spec)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestBundle_KubernetesProfileOfRealProviders(t *testing.T) {
 				}
 			}
 			bundle.Metadata.ClusterProfile = extractor.OpenShift
-			if findings := contract.Check(bundle, rules.All()); !slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == "installer/deployment-required-scc" }) {
+			if findings := contract.Check(bundle, rules.All()); !slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == "installer/target-namespace" }) {
 				t.Errorf("in OpenShift: %v", findings)
 			}
 		})

@@ -22,8 +22,3 @@ func asks(rules contract.Value, resource schema.GroupResource, operations ...str
 	}
 	return false
 }
-
-// narrows reports whether a selector excludes objects.
-func narrows(selector contract.Value) bool {
-	return selector.At("matchLabels").Exists() || selector.At("matchExpressions").Exists()
-}

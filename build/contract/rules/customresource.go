@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
@@ -40,7 +41,6 @@ func decodeDefinition(d *contract.Definition) (*apiextensions.CustomResourceDefi
 		return nil, false
 	}
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
-	crd.Spec.PreserveUnknownFields = false // reported by another rule; causes errors about defaults and other fields of the schema too
 	for _, version := range crd.Spec.Versions {
 		if version.Storage {
 			crd.Status.StoredVersions = []string{version.Name}
@@ -184,3 +184,33 @@ func explainAt(problem *field.Error, at contract.Value) string {
 
 // unquote is the hint about a variable of another type than string.
 const unquote = ": the quotes make it a string; remove them"
+
+// checkValid does the same as the API server when a CRD is created: it decodes, defaults and validates it. Another rule
+// reports CRDs that cannot be decoded.
+//
+// The API server answers a request whose validation panics with an error, and continues; so does this check.
+func checkValid(d *contract.Definition) (findings []contract.Finding) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			findings = append(findings, d.Finding("the validation of the API server failed: %v", cause))
+		}
+	}()
+	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
+		return nil // reported by another rule
+	}
+	crd, decodes := decodeDefinition(d)
+	if !decodes {
+		return nil // reported by another rule
+	}
+	for _, problem := range validateDefinition(crd) {
+		if isOfStatus := strings.HasPrefix(problem.Field, "status"); !isOfStatus { // set by the server
+			findings = append(findings, d.AtPath(problem.Field).Finding("%s", explain(problem)))
+		}
+	}
+	return findings
+}
+
+// validateDefinition validates a CRD as the API server does when it is created.
+func validateDefinition(crd *apiextensions.CustomResourceDefinition) field.ErrorList {
+	return crdvalidation.ValidateCustomResourceDefinition(context.Background(), crd)
+}

@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -26,47 +25,78 @@ import (
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/internal/variable"
+	"github.com/capi-installer/capi-installer/build/contract/native"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// checkDecodes decodes an object of a kind of Kubernetes into its Go type, as strictly as the API server.
-func checkDecodes(o *contract.Object) []contract.Finding {
+// checkObject judges an object as the API server does when it is created. Values that depend on a variable without a default are left
+// out, and so are the problems at them.
+func checkObject(o *contract.Object) []contract.Finding {
+	if findings := checkNoLongerServed(o); len(findings) > 0 {
+		return findings
+	}
 	into := typeFor(o)
+	content, err := contentOf(o)
+	if into == nil || err != nil || len(checkIdentity(o)) > 0 {
+		return nil // of another kind, or reported by another rule
+	}
+	findings, decoded := checkDecodesAs(o, content, func() any { return typeFor(o) })
+	if decoded == nil || o.Kind == object.CustomResourceDefinition {
+		return findings
+	}
+	for _, problem := range native.Create(o.VersionedKind(), decoded.(runtime.Object)) {
+		at := o.AtPath(problem.Field)
+		finding := at.Finding("%s", explain(problem))
+		isSame := func(other contract.Finding) bool {
+			return other.Line == finding.Line && other.Message == finding.Message
+		}
+		if isDecided(problem, at, problem.Field) && !slices.ContainsFunc(findings, isSame) { // a default repeats the problem of its origin
+			findings = append(findings, finding)
+		}
+	}
+	return findings
+}
+
+// contentOf returns the content of an object as the API server decodes it. A CRD, which is large, has no text that YAML 1.1 reads
+// differently.
+func contentOf(o *contract.Object) (content map[string]any, err error) {
+	if o.Kind != object.CustomResourceDefinition {
+		return o.Decoded()
+	}
 	data, err := o.JSON()
-	if into == nil || err != nil {
-		return nil // of another kind, or not valid, as another rule reports
+	if err == nil {
+		err = json.Unmarshal(data, &content)
 	}
-	var object map[string]any
-	if !variable.Contains(data) || json.Unmarshal(data, &object) != nil {
-		return decodeStrictly(o, data, into)
-	}
-	return checkDecodesAs(o, object, func() any { return typeFor(o) })
+	return content, err
 }
 
 // checkDecodesInTemplate decodes an object of a template of a kind of Kubernetes or Cluster API into its Go type.
 func checkDecodesInTemplate(o *contract.Object) []contract.Finding {
-	if findings := checkNoLongerServed(o); len(findings) > 0 {
-		return findings
-	}
-	object, err := o.Decoded()
+	content, err := o.Decoded()
 	if err != nil {
 		return nil // reported by another rule
 	}
-	return checkDecodesAs(o, object, func() any { return cmp.Or(typeFor(o), newOf(clusterAPITypes(), o)) })
+	findings, _ := checkDecodesAs(o, content, func() any { return newOf(clusterAPITypes(), o) })
+	return findings
 }
 
-// checkDecodesAs decodes the JSON of an object into its Go type, without its unknown values except those in quotes, which are strings.
-func checkDecodesAs(o *contract.Object, object map[string]any, newObject func() any) []contract.Finding {
+// checkDecodesAs decodes the content of an object into its Go type, without its unknown values except those in quotes, which are strings.
+// It returns nil for an object that cannot be decoded.
+func checkDecodesAs(o *contract.Object, content map[string]any, newObject func() any) (findings []contract.Finding, decoded any) {
 	into := newObject()
 	if into == nil {
-		return nil
+		return nil, nil
 	}
-	data, err := json.Marshal(known(object))
+	data, err := json.Marshal(known(content))
 	if err != nil {
-		return nil // reported by another rule
+		return nil, nil // reported by another rule
 	}
 	everywhere := func(value any) any { return value }
-	return append(decodeStrictly(o, data, into), checkQuoted(o.Value, everywhere, newObject)...)
+	findings, is := decodeStrictly(o, data, into)
+	if !is {
+		into = nil
+	}
+	return append(findings, checkQuoted(o.Value, everywhere, newObject)...), into
 }
 
 // checkQuoted finds unknown values in quotes in fields of a Go type that cannot be strings. It decodes each alone, within the fields that
@@ -112,7 +142,7 @@ func known(value any) any {
 }
 
 // decodeStrictly decodes an object as the API server does with strict validation of fields.
-func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contract.Finding) {
+func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contract.Finding, decoded bool) {
 	unknown, err := strictjson.UnmarshalStrict(data, into)
 	for _, problem := range unknown {
 		at := o.Value
@@ -129,7 +159,7 @@ func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contr
 	case err != nil:
 		findings = append(findings, o.Finding("%v", err))
 	}
-	return findings
+	return findings, err == nil
 }
 
 // typeFor returns an empty object of a kind of Kubernetes; nil for any other.

@@ -70,7 +70,7 @@ func TestCheckRelease_AppliesOnlyReleaseRules(t *testing.T) {
 		"infra-cluster/present":        {"infrastructure-components.yaml:0"},
 		"metadata-yaml/present":        {"metadata.yaml:0"},
 		"bundle/serviceaccount-exists": nil, "clusterctl/target-namespace": nil, "webhook/service-port": nil, "clusterctl/repository-directory": nil,
-		"installer/no-secret": nil, "installer/no-namespace-object": nil, "installer/other-image-pinned": nil, "metadata/image-name-present": nil,
+		"installer/no-secret": nil, "installer/no-namespace-object": nil, "installer/other-image-pinned": nil, "metadata/image-name-occurs": nil,
 	}
 	for rule, places := range want {
 		if diff := cmp.Diff(places, where(findings, rule)); diff != "" {
@@ -92,21 +92,6 @@ func TestRulesOf(t *testing.T) {
 			if strings.HasPrefix(rule.ID, theme) && rule.Only != only {
 				t.Errorf("RulesOf does not return %s, which is about %s", rule.ID, rule.About())
 			}
-		}
-	}
-}
-
-// TestScopeTable_MissesKinds: the rule knows the cluster-scoped kinds of internal/object. clusterctl has a part of them.
-func TestScopeTable_MissesKinds(t *testing.T) {
-	for kind, want := range map[string][]string{
-		"security.openshift.io/v1, kind: SecurityContextConstraints": {"install.yaml:1 kind"},
-		"resource.k8s.io/v1, kind: DeviceClass":                      {"install.yaml:1 kind"},
-		"storage.k8s.io/v1, kind: CSINode":                           nil,
-		"v1, kind: ConfigMap":                                        nil,
-	} {
-		_, findings := contract.CheckRelease(contract.Release{Files: map[string][]byte{"install.yaml": []byte("{apiVersion: " + kind + ", metadata: {name: x}}")}}, All())
-		if diff := cmp.Diff(want, where(findings, "clusterctl/scope-table-misses-kind")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
 	}
 }

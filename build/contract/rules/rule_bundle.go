@@ -3,19 +3,15 @@
 package rules
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -26,19 +22,14 @@ import (
 
 // bundleRules are the rules of the theme "bundle".
 var bundleRules = []contract.Rule{{
-	ID:       "bundle/typed-decode",
+	ID:       "bundle/object-valid",
 	Severity: contract.Error,
 	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
-	Why:      "The API server rejects or silently drops a field with an unknown name or a wrong type.",
-	Fix:      "Correct the name or the type of the field.",
-	Check:    eachObject(checkDecodes),
-}, {
-	ID:       "bundle/served-api-version",
-	Severity: contract.Error,
-	Source:   kubernetes("Deprecated API Migration Guide", "reference/using-api/deprecation-guide/"),
-	Why:      "No supported version of Kubernetes, and therefore none of OpenShift, serves this API version.",
-	Fix:      "Use the version that the deprecation guide names as its replacement.",
-	Check:    eachObject(checkNoLongerServed),
+	Why:      "The API server rejects an object that violates the rules of its kind, or the CRD of its kind, and drops unknown fields. This rule runs the code of the API server.",
+	Fix:      "Correct the field in the message.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return append(each(b.Objects, checkObject), checkCustomResources(b, b.Objects)...)
+	},
 }, {
 	ID:       "bundle/kind-exists",
 	Severity: contract.Error,
@@ -49,73 +40,12 @@ var bundleRules = []contract.Rule{{
 		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkKindExists(b, o) })
 	},
 }, {
-	ID:       "bundle/name-valid",
-	Severity: contract.Error,
-	Source:   kubernetes("Object Names and IDs", "concepts/overview/working-with-objects/names/"),
-	Why:      "The API server rejects invalid names, labels and annotations.",
-	Fix:      "Correct the name, label or annotation as the message says.",
-	Check:    eachObject(checkNames),
-}, {
-	ID:       "bundle/no-status",
-	Severity: contract.Warning,
-	Source:   ours("Manifests"),
-	Why:      "Controllers write the status. In manifests it describes another cluster, and the API server drops it.",
-	Fix:      "Remove the status.",
-	Check: eachObject(func(o *contract.Object) []contract.Finding {
-		if status := o.At("status"); saysStatus(status) {
-			return []contract.Finding{status.Finding("the object has a status")}
-		}
-		return nil
-	}),
-}, {
-	ID:       "bundle/cluster-scoped-no-namespace",
-	Severity: contract.Warning,
-	Source:   ours("Objects"),
-	Why:      "The API server drops the namespace of a cluster-scoped object, so that the applied object differs from the manifest.",
-	Fix:      "Remove metadata.namespace.",
-	Check: eachObject(func(o *contract.Object) []contract.Finding {
-		namespaced, known := contract.Installable[o.Kind]
-		namespace := o.At("metadata", "namespace")
-		if !known || namespaced || namespace.Text() == "" {
-			return nil
-		}
-		return []contract.Finding{namespace.Finding("%s is cluster-scoped", o.Kind.Kind)}
-	}),
-}, {
 	ID:       "bundle/object-size",
 	Severity: contract.Error,
 	Source:   kubernetes("Operating etcd clusters for Kubernetes", "tasks/administer-cluster/configure-upgrade-etcd/"),
 	Why:      "etcd rejects requests of more than 1.5 MiB, so the API server cannot store the object.",
 	Fix:      "Make the object smaller: remove descriptions from a CRD, or serve fewer versions.",
 	Check:    eachObject(largerThan(maxObject, "the object has %d bytes as JSON, more than etcd accepts")),
-}, {
-	ID:       "bundle/last-applied-size",
-	Severity: contract.Info,
-	Source:   kubernetes("Attaching metadata to objects: size", "concepts/overview/working-with-objects/annotations/"),
-	Why:      "\"kubectl apply\" stores a copy of the object in an annotation of at most 256 KiB. The installer and clusterctl do not, and have no such limit.",
-	Fix:      "Use \"kubectl apply --server-side\" to apply the object manually.",
-	Check:    eachObject(largerThan(maxAnnotations, "the object has %d bytes as JSON, more than the annotation of \"kubectl apply\" can hold")),
-}, {
-	ID:       "bundle/no-plaintext-credentials",
-	Severity: contract.Warning,
-	Source:   kubernetes("Good practices for Kubernetes Secrets", "concepts/security/secrets-good-practices/"),
-	Why:      "Every user who can pull the image or download the release can read its manifests. The rule knows the credentials that their issuers mark by a prefix, such as tokens of code hosts and keys of clouds, also base64-encoded in a Secret; it does not print them.",
-	Fix:      "Remove the credential from the manifests and revoke it.",
-	Check:    checkCredentials,
-}, {
-	ID:       "bundle/yaml11-scalars",
-	Severity: contract.Warning,
-	Source:   ours("Manifests"),
-	Why:      "Kubernetes reads YAML 1.1: an unquoted y, n, yes, no, on or off is a boolean. Most other parsers read a string.",
-	Fix:      "Quote the string, or write true or false.",
-	Check: eachObject(func(o *contract.Object) (findings []contract.Finding) {
-		for value := range o.All() {
-			if value.IsString() && value.Node.Style == 0 && isOldBoolean(value.Text()) {
-				findings = append(findings, value.Finding("unquoted %s is a boolean for some parsers, a string for others", value.Text()))
-			}
-		}
-		return findings
-	}),
 }, {
 	ID:       RuleOfYAML,
 	Severity: contract.Error,
@@ -135,13 +65,6 @@ var bundleRules = []contract.Rule{{
 		}
 		return findings
 	}),
-}, {
-	ID:       "bundle/no-empty-documents",
-	Severity: contract.Warning,
-	Source:   ours("Manifests"),
-	Why:      "The installer and clusterctl skip a document with only comments. Other readers fail, because it has no kind.",
-	Fix:      "Remove the document: one of the --- lines around it.",
-	Check:    checkEmpty,
 }, {
 	ID:       "bundle/no-lists",
 	Severity: contract.Warning,
@@ -185,49 +108,12 @@ var bundleRules = []contract.Rule{{
 		return findings
 	}),
 }, {
-	ID:       "bundle/deployment-selector",
-	Severity: contract.Error,
-	Source:   kubernetes("Selector", "concepts/workloads/controllers/deployment/"),
-	Why:      "The API server rejects a Deployment whose selector does not match its own pod template.",
-	Fix:      "Give the pod template the labels of spec.selector.",
-	Check:    func(b *contract.Bundle) []contract.Finding { return each(b.OfKind(object.Deployment), checkSelector) },
-}, {
-	ID:       "bundle/serviceaccount-explicit",
-	Severity: contract.Warning,
-	Only:     contract.FormBundle,
-	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
-	Why:      "Providers share a namespace. Pods with the default service account share its permissions.",
-	Fix:      "Add a ServiceAccount and name it in spec.template.spec.serviceAccountName.",
-	Check: eachPod(func(spec contract.Value) []contract.Finding {
-		account := contract.ServiceAccount(spec)
-		if text := account.Text(); text != "" && text != "default" {
-			return nil
-		}
-		return []contract.Finding{account.Finding("the pods use the default service account")}
-	}),
-}, {
 	ID:       "bundle/volume-ref-exists",
 	Severity: contract.Warning,
 	Source:   clusterctl("Components YAML"),
 	Why:      "A pod does not start before its Secrets and ConfigMaps exist. A bundle contains no Secrets: the transform drop-namespace-and-secret of \"capi-manifests generate\" drops the Secrets of the provider's own manifests.",
 	Fix:      "Add the ConfigMap to the manifests. For a serving certificate, annotate the Service so that the service CA creates the Secret. Create other Secrets in the cluster, or make the reference optional. Waive the finding if another component of the cluster creates the object.",
 	Check:    checkVolumes,
-}, {
-	ID:       "bundle/image-valid",
-	Severity: contract.Error,
-	Source:   kubernetes("Image names", "concepts/containers/images/"),
-	Why:      "A node cannot pull an image with an invalid reference.",
-	Fix:      "Write <registry>/<repository>@sha256:<digest>, with a repository in lower case.",
-	Check: eachContainer(func(container contract.Value) []contract.Finding {
-		image := container.At("image")
-		if image.Text() == "" || contract.HasVariable(image.Text()) {
-			return nil // reported by other rules
-		}
-		if _, err := name.ParseReference(image.Text()); err != nil {
-			return []contract.Finding{image.Finding("invalid image reference %q", image.Text())}
-		}
-		return nil
-	}),
 }, {
 	ID:       "bundle/pod-security",
 	Severity: contract.Warning,
@@ -267,13 +153,6 @@ var bundleRules = []contract.Rule{{
 		})
 	},
 }, {
-	ID:       "bundle/custom-resource-valid",
-	Severity: contract.Error,
-	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server rejects an object that violates the CRD of its kind, and drops fields that the CRD does not define. This rule runs the validation code of the API server.",
-	Fix:      "Correct the object, or the CRD.",
-	Check:    func(b *contract.Bundle) []contract.Finding { return checkCustomResources(b, b.Objects) },
-}, {
 	ID:       "bundle/image-not-floating",
 	Severity: contract.Warning,
 	Only:     contract.FormRelease,
@@ -300,34 +179,6 @@ var bundleRules = []contract.Rule{{
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkListKeys(b, o) })
 	},
-}, {
-	ID:       "bundle/workload-valid",
-	Severity: contract.Error,
-	Source:   kubernetes("Pod v1 core", "reference/kubernetes-api/workload-resources/pod-v1/"),
-	Why:      "The API server rejects a workload whose containers or volumes contradict each other, such as a container without an image, a mount of a missing volume, or a request above its limit. A probe on an unknown port fails, and the pod never becomes ready.",
-	Fix:      "Correct the field in the message.",
-	Check:    eachPod(checkWorkload),
-}, {
-	ID:       "bundle/service-valid",
-	Severity: contract.Error,
-	Source:   kubernetes("Multi-port Services", "concepts/services-networking/service/"),
-	Why:      "The API server rejects a Service without ports, and one with several ports and an unnamed one.",
-	Fix:      "Name each port.",
-	Check:    func(b *contract.Bundle) []contract.Finding { return each(b.OfKind(object.Service), checkService) },
-}, {
-	ID:       "bundle/field-value",
-	Severity: contract.Error,
-	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
-	Why:      "The API server rejects an object with a value outside the set or range of a field, such as a port above 65535 or an unknown pull policy.",
-	Fix:      "Use one of the values in the message.",
-	Check:    eachObject(checkFieldValues),
-}, {
-	ID:       "bundle/cel-compiles",
-	Severity: contract.Error,
-	Source:   kubernetes("Common Expression Language in Kubernetes", "reference/using-api/cel/"),
-	Why:      "The API server compiles the CEL expressions of webhooks and admission policies, and rejects the object if one has a syntax error, an unknown variable or function, or a result of the wrong type.",
-	Fix:      "Correct the expression as the message says.",
-	Check:    eachObject(checkExpressions),
 }}
 
 // checkKindExists compares with the kinds of Kubernetes and cert-manager.
@@ -348,65 +199,8 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 })
 
 const (
-	maxObject      = 3 << 19 // 1.5 MiB, the limit of requests to etcd
-	maxAnnotations = 256 << 10
+	maxObject = 3 << 19 // 1.5 MiB, the limit of requests to etcd
 )
-
-func isOldBoolean(text string) bool {
-	return slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}, text)
-}
-
-// saysStatus reports whether a status has more than the empty one that generators write.
-func saysStatus(status contract.Value) bool {
-	for value := range status.All() {
-		if value.Node != nil && value.Node.Kind == yaml.ScalarNode && value.Exists() && value.Text() != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// checkNames validates the metadata as the API server does for every object.
-func checkNames(o *contract.Object) (findings []contract.Finding) {
-	name := o.At("metadata", "name")
-	if name.IsString() && !contract.HasVariable(o.Name) {
-		for _, problem := range problemsOfName(o) {
-			findings = append(findings, name.Finding("%q: %s", o.Name, problem))
-		}
-	}
-	findings = append(findings, checkOldServiceName(o)...)
-	findings = append(findings, labels(o.At("metadata", "labels"))...)
-	return append(findings, invalidAnnotations(o.At("metadata", "annotations"))...)
-}
-
-// problemsOfName returns the problems of a name. They depend on the kind.
-func problemsOfName(o *contract.Object) []string {
-	switch {
-	case o.Name == "":
-		return nil // reported by another rule
-	case o.Kind.Group == object.RBACGroup, slices.Contains(pathNamed, o.Kind):
-		return content.IsPathSegmentName(o.Name)
-	case slices.Contains(labelNamed, o.Kind):
-		return validation.IsDNS1123Label(o.Name)
-	}
-	return validation.IsDNS1123Subdomain(o.Name)
-}
-
-var (
-	// labelNamed are the kinds whose names are DNS labels.
-	labelNamed = []schema.GroupKind{object.Service, object.Namespace, {Group: "apps", Kind: "StatefulSet"}}
-	// pathNamed are the kinds with names such as v1.example.com and example.com:bundle.
-	pathNamed = []schema.GroupKind{{Group: "apiregistration.k8s.io", Kind: "APIService"}, {Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}}
-)
-
-// checkOldServiceName finds a name that only API servers since Kubernetes 1.36 accept.
-func checkOldServiceName(o *contract.Object) []contract.Finding {
-	name := o.At("metadata", "name")
-	if o.Kind != object.Service || contract.HasVariable(o.Name) || len(problemsOfName(o)) > 0 || len(validation.IsDNS1035Label(o.Name)) == 0 {
-		return nil
-	}
-	return []contract.Finding{name.Finding("%q: Kubernetes before 1.36 rejects the name of a Service that begins with a digit", o.Name).As(contract.Warning)}
-}
 
 // largerThan finds objects with more bytes as JSON.
 func largerThan(limit int, message string) func(*contract.Object) []contract.Finding {
@@ -421,17 +215,6 @@ func largerThan(limit int, message string) func(*contract.Object) []contract.Fin
 
 // RuleOfYAML is the ID of the rule that manifests are valid YAML objects.
 const RuleOfYAML = "bundle/yaml-parse"
-
-// checkEmpty allows empty documents only with blank lines before the first document and after the last.
-func checkEmpty(b *contract.Bundle) (findings []contract.Finding) {
-	for _, d := range b.Empty {
-		if len(bytes.TrimSpace(d.Text)) == 0 || bytes.HasPrefix(d.Text, []byte("...")) {
-			continue
-		}
-		findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: d.Start, Message: "the document is empty"})
-	}
-	return findings
-}
 
 func duplicateKeys(v contract.Value) (findings []contract.Finding) {
 	seen := map[string]bool{}
@@ -459,26 +242,6 @@ func checkIdentity(o *contract.Object) (findings []contract.Finding) {
 		}
 	}
 	return findings
-}
-
-func checkSelector(o *contract.Object) []contract.Finding {
-	selector, labels := o.At("spec", "selector"), o.At("spec", "template", "metadata", "labels")
-	parsed, err := contract.Selector(selector)
-	if err != nil {
-		return nil // bundle/field-value reports an invalid selector
-	}
-	if !selector.Exists() || parsed.Empty() {
-		return []contract.Finding{selector.At("matchLabels").Finding("the selector is empty")}
-	}
-	for key, value := range selector.At("matchLabels").Fields() {
-		if labels.At(key).Text() != value.Text() {
-			return []contract.Finding{value.Finding("the pod template has no label %s: %s", key, value.Text())}
-		}
-	}
-	if !contract.Selects(selector, labels) { // because of an expression
-		return []contract.Finding{selector.At("matchExpressions").Finding("the selector does not match the labels of the pod template")}
-	}
-	return nil
 }
 
 func checkVolumes(b *contract.Bundle) []contract.Finding {

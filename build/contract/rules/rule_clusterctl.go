@@ -32,13 +32,6 @@ var clusterctlRules = []contract.Rule{{
 	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
 	Check:    ofProviders(checkProviderLabel),
 }, {
-	ID:       "clusterctl/provider-label-single",
-	Severity: contract.Warning,
-	Source:   clusterctl("Labels"),
-	Why:      "A bundle or release belongs to one provider. A query by one label value finds only a part of its objects.",
-	Fix:      "Give all objects the same value.",
-	Check:    checkOneProvider,
-}, {
 	ID:       "clusterctl/manager-container",
 	Severity: contract.Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
@@ -59,39 +52,6 @@ var clusterctlRules = []contract.Rule{{
 		return []contract.Finding{label.Finding("invalid provider label %s: want the prefix of a type and a name", label.Text())}
 	}),
 }, {
-	ID:       "clusterctl/provider-label-matches-name",
-	Severity: contract.Info,
-	Source:   clusterctl("Labels"),
-	Why:      "Users search for a provider by its name. The metadata of a bundle and the directory of a release have the name.",
-	Fix:      "Use the same name in both.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		for _, o := range b.Objects {
-			label := o.At("metadata", "labels", capicontract.ProviderLabel)
-			if label.Text() == "" {
-				continue
-			}
-			if want := contract.ProviderLabel(b.Metadata); label.Text() != want {
-				return []contract.Finding{label.Finding("the label is %s, which does not match the name of the provider: want %s", label.Text(), want)}
-			}
-			return nil
-		}
-		return nil
-	},
-}, {
-	ID:       "clusterctl/move-labels",
-	Severity: contract.Info,
-	Source:   clusterctl("Move"),
-	Why:      "\"clusterctl move\" moves the objects of a Cluster. An identity does not belong to a Cluster and stays behind, unless its CRD has the label.",
-	Fix:      "Label the CRD with clusterctl.cluster.x-k8s.io/move or clusterctl.cluster.x-k8s.io/move-hierarchy, if its objects must be moved.",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
-		labels := d.At("metadata", "labels")
-		moves := labels.At("clusterctl.cluster.x-k8s.io/move").Node != nil || labels.At("clusterctl.cluster.x-k8s.io/move-hierarchy").Node != nil
-		if !strings.HasSuffix(d.DefinedKind, "Identity") || moves {
-			return nil
-		}
-		return []contract.Finding{labels.Finding("objects of %s are not moved", d.DefinedKind)}
-	}),
-}, {
 	ID:       "clusterctl/crd-name-preflight",
 	Severity: contract.Error,
 	Source:   clusterctl("CRD naming"),
@@ -103,21 +63,6 @@ var clusterctlRules = []contract.Rule{{
 		}
 		return checkCalculatedName(d)
 	}),
-}, {
-	ID:       "clusterctl/image-canonical",
-	Severity: contract.Warning,
-	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "The node's configuration decides the registry of such an image; image overrides and mirrors do not apply to it.",
-	Fix:      "Name the registry, also if it is docker.io.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return eachContainer(func(container contract.Value) []contract.Finding {
-			image := container.At("image")
-			if image.Text() == "" || contract.HasVariable(image.Text()) || contract.NamesRegistry(image.Text()) || b.Release != nil && len(checkClusterctlImage(container)) > 0 {
-				return nil
-			}
-			return []contract.Finding{image.Finding("image %s has no registry", image.Text())}
-		})(b)
-	},
 }, {
 	ID:       "clusterctl/image-name",
 	Severity: contract.Error,
@@ -140,37 +85,6 @@ var clusterctlRules = []contract.Rule{{
 			if contract.PodSpec(o).Exists() {
 				findings = append(findings, o.At("kind").Finding("the controllers are deployed by a %s", o.Kind.Kind))
 			}
-		}
-		return findings
-	},
-}, {
-	ID:       "clusterctl/manager-container-each",
-	Severity: contract.Warning,
-	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "Tools find the image and the flags of the controllers in the container manager.",
-	Fix:      "Name the container of the controllers manager.",
-	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
-		if len(checkManager(b)) > 0 {
-			return nil // reported by another rule
-		}
-		return each(b.OfKind(object.Deployment), func(o *contract.Object) []contract.Finding {
-			for container := range contract.Containers(o) {
-				if container.At("name").Text() == "manager" {
-					return nil
-				}
-			}
-			return []contract.Finding{contract.PodSpec(o).At("containers").Finding("no container is named manager")}
-		})
-	}),
-}, {
-	ID:       "clusterctl/multiple-deployments",
-	Severity: contract.Info,
-	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "A provider usually has one controller Deployment. Several are upgraded, and can fail, independently.",
-	Fix:      "No change is needed if this is intended.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, o := range b.OfKind(object.Deployment)[min(1, len(b.OfKind(object.Deployment))):] {
-			findings = append(findings, o.Finding("the provider has more than one Deployment"))
 		}
 		return findings
 	},
@@ -214,24 +128,6 @@ var clusterctlRules = []contract.Rule{{
 		return releaseFinding(cmp.Or(contract.ComponentsNames[b.Metadata.ProviderType], "components.yaml"), "components file not found")
 	},
 }, {
-	ID:       "clusterctl/components-file-name",
-	Severity: contract.Info,
-	Only:     contract.FormRelease,
-	Source:   clusterctl("Components YAML: naming conventions"),
-	Why:      "Users, and tools that mirror releases, expect the components under the name of the type.",
-	Fix:      "Name the file core-, infrastructure-, bootstrap-, control-plane-, ipam-, runtime-extension- or addon-components.yaml.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		for _, usual := range contract.ComponentsNames {
-			if b.File == "" || b.File == usual {
-				return nil
-			}
-		}
-		if usual := contract.ComponentsNames[b.Metadata.ProviderType]; usual != "" {
-			return releaseFinding(b.File, "unusual name: want "+usual)
-		}
-		return releaseFinding(b.File, "the name does not show the type of the provider")
-	},
-}, {
 	ID:       "clusterctl/one-namespace",
 	Severity: contract.Error,
 	Only:     contract.FormRelease,
@@ -266,21 +162,6 @@ var clusterctlRules = []contract.Rule{{
 	Why:      "All namespaced objects MUST be in the namespace of the provider. clusterctl silently moves the others there.",
 	Fix:      "Set the provider's namespace, or let the controller create the object in the other namespace.",
 	Check:    checkReleaseNamespace,
-}, {
-	ID:       "clusterctl/scope-table-misses-kind",
-	Severity: contract.Warning,
-	Only:     contract.FormRelease,
-	Source:   clusterctl("Components YAML transformations"),
-	Why:      "clusterctl has a fixed list of cluster-scoped kinds. It sets the namespace of the provider on objects of all other kinds.",
-	Fix:      "No change is needed if the API server drops the namespace; otherwise let the controller create the object.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return each(b.Objects, func(o *contract.Object) []contract.Finding {
-			if !b.ClusterScoped(o) || slices.Contains(contract.ClusterctlScope, o.Kind.Kind) {
-				return nil
-			}
-			return []contract.Finding{o.At("kind").Finding("%s is cluster-scoped, but clusterctl sets its namespace", o.Kind.Kind)}
-		})
-	},
 }, {
 	ID:       "clusterctl/duplicate-object",
 	Severity: contract.Warning,
@@ -375,35 +256,6 @@ var clusterctlRules = []contract.Rule{{
 		return ""
 	}),
 }, {
-	ID:       "clusterctl/variables-prefix",
-	Severity: contract.Info,
-	Source:   clusterctl("Variables"),
-	Why:      "All providers of a cluster share the values of variables. A prefix with the provider's name prevents conflicts.",
-	Fix:      "Begin the name with the provider's, unless the variable is shared on purpose, like a feature gate.",
-	Check:    checkVariablePrefix,
-}, {
-	ID:       "clusterctl/variables-in-crd",
-	Severity: contract.Warning,
-	Source:   clusterctl("Variables"),
-	Why:      "A ${…} in the description of a field is replaced too, and the text is lost.",
-	Fix:      "Write $${, or rephrase the description.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		findings := eachVariableLine(func(line string) string {
-			if firstVariable(line) != "" {
-				return "variable in a CRD"
-			}
-			return ""
-		})(b)
-		inCRD := findings[:0]
-		for _, f := range findings {
-			if o := b.ObjectAt(f.Line); o != nil && o.Kind == object.CustomResourceDefinition {
-				f.Object = o.String()
-				inCRD = append(inCRD, f)
-			}
-		}
-		return inCRD
-	},
-}, {
 	ID:       "clusterctl/template-file-name",
 	Severity: contract.Error,
 	Only:     contract.FormRelease,
@@ -449,21 +301,6 @@ func checkClusterctlImage(container contract.Value) []contract.Finding {
 		return []contract.Finding{image.Finding("%s: clusterctl rejects the image %q: %v", contract.NameOf(container), image.Text(), err)}
 	}
 	return nil
-}
-
-func checkOneProvider(b *contract.Bundle) (findings []contract.Finding) {
-	first := ""
-	for _, o := range b.Objects {
-		label := o.At("metadata", "labels", capicontract.ProviderLabel)
-		switch text := label.Text(); {
-		case text == "":
-		case first == "":
-			first = text
-		case text != first:
-			findings = append(findings, label.Finding("the provider label is %s, but %s in earlier objects", text, first))
-		}
-	}
-	return findings
 }
 
 // checkManager accepts a container named manager in any Deployment: further Deployments can exist beside the
@@ -640,33 +477,5 @@ func eachVariableLine(check func(line string) string) func(*contract.Bundle) []c
 	}
 }
 
-// checkVariablePrefix reports each variable once.
-func checkVariablePrefix(b *contract.Bundle) []contract.Finding {
-	words := strings.Split(strings.TrimPrefix(b.Metadata.ProviderName, "cluster-api-provider-"), "-")
-	prefix, seen := strings.ToUpper(words[0]), map[string]bool{}
-	var findings []contract.Finding
-	number := 0
-	for line := range strings.Lines(string(b.Text)) {
-		number++
-		for expression := range variable.AllNested([]byte(line)) {
-			name := expression.Name
-			if seen[name] || shared.MatchString(name) || strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CAP") {
-				continue
-			}
-			seen[name] = true
-			findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: number, Message: "variable " + name + " does not begin with " + prefix})
-		}
-	}
-	return findings
-}
-
 // shared are variables that several providers use.
 var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
-
-// firstVariable returns the name of the first variable of a text; empty without variables.
-func firstVariable(text string) string {
-	for expression := range variable.All([]byte(text)) {
-		return expression.Name
-	}
-	return ""
-}

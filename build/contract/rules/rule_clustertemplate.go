@@ -30,18 +30,6 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
 	Check:    eachTemplateFile("", func(t *contract.Template) []contract.Finding { return t.Invalid }),
 }, {
-	ID:       "clusterctl/template-present",
-	Severity: contract.Info,
-	Source:   clusterctl("Workload cluster templates"),
-	Why:      "Without a cluster template \"clusterctl generate cluster\" does not work with the provider.",
-	Fix:      "Add cluster-template.yaml.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		if _, found := b.Release.Files[contract.ClusterTemplate+".yaml"]; found || b.Metadata.ProviderType != infrastructureType {
-			return nil
-		}
-		return releaseFinding(".", contract.ClusterTemplate+".yaml not found")
-	},
-}, {
 	ID:       "clusterctl/template-object",
 	Severity: contract.Error,
 	Source:   clusterctl("Workload cluster templates"),
@@ -72,7 +60,7 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	Fix:      "Correct the field.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachTemplateFile("", func(t *contract.Template) []contract.Finding {
-			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkDecodesInTemplate), each(t.Objects, func(o *contract.Object) []contract.Finding {
+			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkObject), each(t.Objects, checkDecodesInTemplate), each(t.Objects, func(o *contract.Object) []contract.Finding {
 				if isOfClusterAPI(o) {
 					return checkKind(clusterAPITypes(), o)
 				}

@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -34,18 +33,6 @@ var contractRules = []contract.Rule{{
 			findings = append(findings, d.Mistyped(field, kind)...)
 		}
 		return findings
-	}),
-}, {
-	ID:       "contract/api-group",
-	Severity: contract.Info,
-	Source:   forInfraCluster("RBAC"),
-	Why:      "Cluster API's own role allows the groups infrastructure, bootstrap and controlplane of cluster.x-k8s.io. Any other group needs an aggregated role.",
-	Fix:      "Use one of these groups, or see rbac/aggregation-label.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
-		if slices.Contains(knownGroups, d.Group) {
-			return nil
-		}
-		return []contract.Finding{d.At("spec", "group").Finding("Cluster API's role does not include the group")}
 	}),
 }, {
 	ID:       "contract/conditions-shape",
@@ -121,31 +108,6 @@ var contractRules = []contract.Rule{{
 	Why:      "With two contracts in one provider, Cluster API reads the fields of both for one Cluster.",
 	Fix:      "Label all kinds of the provider for the same contract.",
 	Check:    checkSameContract,
-}, {
-	ID:       "contract/label-chosen-is-storage",
-	Severity: contract.Info,
-	Source:   resourceVersions,
-	Why:      "Cluster API reads the version in the label. If another version is stored, each read needs a conversion.",
-	Fix:      "Store the version in the label of the newest contract.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
-		storage := contract.VersionOf(d.Object, d.Version).At("storage")
-		if storage.Text() != "false" {
-			return nil
-		}
-		return []contract.Finding{storage.Finding("version %s, which Cluster API uses, is not the storage version", d.Version)}
-	}),
-}, {
-	ID:       "contract/label-noncontract",
-	Severity: contract.Info,
-	Source:   resourceVersions,
-	Why:      "Cluster API ignores the label of a kind without a contract. A label with a missing version misleads readers; a common label in a kustomization is a frequent cause.",
-	Fix:      "Remove the label, or list only existing versions.",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
-		if d.Role != "" {
-			return nil
-		}
-		return checkLabelVersions(d, "")
-	}),
 }}
 
 func checkLabelFormat(crd *contract.Definition) (findings []contract.Finding) {

@@ -22,22 +22,6 @@ var crdRules = []contract.Rule{{
 		return slices.Concat(parallel.Map(b.Definitions, checkValid)...)
 	},
 }, {
-	ID:       "crd/object-possible",
-	Severity: contract.Error,
-	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server accepts a CRD whose schema no object fulfils, such as one that requires status (it is dropped when an object is created) or a field that the schema does not define. A field whose limits contradict each other can never be set.",
-	Fix:      "Correct the markers of the Go type, and regenerate the CRD.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return slices.Concat(parallel.Map(b.Definitions, checkPossible)...)
-	},
-}, {
-	ID:       "crd/name-plural-group",
-	Severity: contract.Error,
-	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server rejects a CRD whose name is not <plural>.<group>, and Cluster API finds CRDs by that name.",
-	Fix:      "Set metadata.name to <spec.names.plural>.<spec.group>.",
-	Check:    eachDefinition(allDefinitions, checkCRDName),
-}, {
 	ID:       "crd/name-calculate",
 	Severity: contract.Error,
 	Source:   forInfraCluster("All resources: CRD name"),
@@ -77,25 +61,6 @@ var crdRules = []contract.Rule{{
 		return nil
 	}),
 }, {
-	ID:       "crd/no-unserved-storage",
-	Severity: contract.Warning,
-	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
-	Why:      "Objects stored in an unserved version are readable through conversion only, and not visible to tools that read the storage version.",
-	Fix:      "Store a version that is served.",
-	Check:    eachDefinition(allDefinitions, checkStorageServed),
-}, {
-	ID:       "crd/preserve-unknown-fields",
-	Severity: contract.Error,
-	Source:   kubernetes("Field pruning", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server rejects spec.preserveUnknownFields: true in CRDs of apiextensions.k8s.io/v1.",
-	Fix:      "Remove the field, and set x-kubernetes-preserve-unknown-fields only where fields are unknown by design.",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
-		if preserve := d.At("spec", "preserveUnknownFields"); preserve.Text() == "true" {
-			return []contract.Finding{preserve.Finding("the CRD preserves all unknown fields")}
-		}
-		return nil
-	}),
-}, {
 	ID:       "crd/open-schema",
 	Severity: contract.Warning,
 	Source:   resourceVersions,
@@ -116,35 +81,7 @@ var crdRules = []contract.Rule{{
 	Why:      "Without a webhook the API server converts objects by changing their apiVersion only: fields of only one version are lost.",
 	Fix:      "Add a conversion webhook, or serve a single version.",
 	Check:    eachDefinition(allDefinitions, checkConversion),
-}, {
-	ID:       "crd/conversion-review-versions",
-	Severity: contract.Warning,
-	Source:   kubernetes("Webhook request and response", versionsPage),
-	Why:      "These are versions of ConversionReview, not of the kind. Without v1 the webhook depends on the deprecated v1beta1.",
-	Fix:      "Set conversionReviewVersions to [v1].",
-	Check:    eachDefinition(allDefinitions, checkReviewVersions),
-}, {
-	ID:       "crd/categories",
-	Severity: contract.Info,
-	Source:   forInfraCluster("All resources: scope"),
-	Why:      "\"kubectl get cluster-api\" shows the objects of Cluster API by this category.",
-	Fix:      "Add the category cluster-api to spec.names.categories.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
-		categories := d.At("spec", "names", "categories")
-		if contract.Contains(categories, "cluster-api") {
-			return nil
-		}
-		return []contract.Finding{categories.Finding("the kind is not in the category cluster-api")}
-	}),
 }}
-
-func checkCRDName(crd *contract.Definition) []contract.Finding {
-	want := crd.At("spec", "names", "plural").Text() + "." + crd.Group
-	if crd.Name == want {
-		return nil
-	}
-	return []contract.Finding{crd.At("metadata", "name").Finding("invalid name: want %s", want)}
-}
 
 func checkStatusSubresource(d *contract.Definition) (findings []contract.Finding) {
 	for _, version := range d.At("spec", "versions").Items() {
@@ -152,15 +89,6 @@ func checkStatusSubresource(d *contract.Definition) (findings []contract.Finding
 		subresource := version.At("subresources", "status")
 		if version.At("served").Text() == "true" && status.Exists() && subresource.Node == nil {
 			findings = append(findings, subresource.Finding("version %s has a status without the subresource", version.At("name").Text()))
-		}
-	}
-	return findings
-}
-
-func checkStorageServed(d *contract.Definition) (findings []contract.Finding) {
-	for _, version := range d.At("spec", "versions").Items() {
-		if version.At("storage").Text() == "true" && version.At("served").Text() != "true" {
-			findings = append(findings, version.At("served").Finding("version %s is stored, but not served", version.At("name").Text()))
 		}
 	}
 	return findings
@@ -197,14 +125,6 @@ func topFields(schema contract.Value) string {
 	}
 	slices.Sort(fields)
 	return strings.Join(fields, " ")
-}
-
-func checkReviewVersions(d *contract.Definition) []contract.Finding {
-	versions := d.At("spec", "conversion", "webhook", "conversionReviewVersions")
-	if d.At("spec", "conversion", "strategy").Text() != "Webhook" || versions.Length() == 0 || contract.Contains(versions, "v1") {
-		return nil
-	}
-	return []contract.Finding{versions.Finding("conversionReviewVersions does not include v1")}
 }
 
 // checkCalculatedName derives the plural as Cluster API does.

@@ -15,18 +15,6 @@ var infraClusterRules = []contract.Rule{{
 	Fix:      "Add the CRD, such as ExampleCluster in infrastructure.cluster.x-k8s.io; correct providerType if this is not an infrastructure provider.",
 	Check:    checkInfraCluster,
 }, {
-	ID:       "infra-cluster/name-convention",
-	Severity: contract.Info,
-	Source:   forInfraCluster("InfraCluster, InfraClusterList resource definition"),
-	Why:      "Users and tools recognize the kind by its name: <environment>Cluster.",
-	Fix:      "Name the kind so that it ends in Cluster.",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
-		if d.Role == contract.InfraCluster || !contract.InGroup(d, "infrastructure") || !d.HasAny([]string{"spec.controlPlaneEndpoint"}) || d.Template || d.Role == contract.ControlPlane {
-			return nil
-		}
-		return []contract.Finding{d.At("spec", "names", "kind").Finding("the kind has a controlPlaneEndpoint, but its name does not end in Cluster")}
-	}),
-}, {
 	ID:       "infra-cluster/control-plane-endpoint",
 	Severity: contract.Warning,
 	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
@@ -40,14 +28,6 @@ var infraClusterRules = []contract.Rule{{
 	Why:      "Users and ClusterClasses create the object before the address is known; the controller sets it later.",
 	Fix:      "Make the field optional: +optional in Go.",
 	Check:    anInfraCluster.optional("spec.controlPlaneEndpoint"),
-}, {
-	ID:       "infra-cluster/status-ready-kept",
-	Severity: contract.Info,
-	Only:     contract.FormBundle,
-	Source:   openShiftOnboarding,
-	Why:      "On OpenShift the installation creates the cluster's own InfraCluster, and an operator sets its status.ready under every contract.",
-	Fix:      "Add the boolean status.ready beside status.initialization.provisioned.",
-	Check:    newInfraCluster.require("status.ready"),
 }, {
 	ID:       "infra-cluster/failure-domains-type",
 	Severity: contract.Error,

@@ -4,20 +4,12 @@ package rules
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
 // infraMachinePoolRules are the rules of the theme "infra-machinepool".
 var infraMachinePoolRules = []contract.Rule{{
-	ID:       "infra-machinepool/name-convention",
-	Severity: contract.Info,
-	Source:   forInfraMachinePool("InfraMachinePool, InfraMachinePoolList resource definition"),
-	Why:      "Users and tools recognize related kinds by their names: <environment>Cluster and <environment>MachinePool.",
-	Fix:      "Name the kind after the environment of one of the provider's kinds for clusters.",
-	Check:    checkPoolNames,
-}, {
 	ID:       "infra-machinepool/provider-id-list",
 	Severity: contract.Error,
 	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
@@ -115,16 +107,3 @@ var (
 	anInfraMachinePool  = subject{role: contract.InfraMachinePool}
 	newInfraMachinePool = subject{contract.InfraMachinePool, "v1beta2"}
 )
-
-// checkPoolNames reads the name of the environment from the kinds for clusters.
-func checkPoolNames(b *contract.Bundle) (findings []contract.Finding) {
-	clusters := b.Definitions.Of(contract.InfraCluster)
-	for _, pool := range b.Definitions.Of(contract.InfraMachinePool) {
-		cluster := strings.TrimSuffix(pool.DefinedKind, "MachinePool") + "Cluster"
-		named := func(d *contract.Definition) bool { return d.DefinedKind == cluster }
-		if len(clusters) > 0 && !slices.ContainsFunc(clusters, named) {
-			findings = append(findings, pool.At("spec", "names", "kind").Finding("kind %s not found", cluster))
-		}
-	}
-	return findings
-}

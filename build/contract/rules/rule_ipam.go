@@ -15,18 +15,6 @@ var ipamRules = []contract.Rule{{
 	Fix:      "Add the CRD of a pool, such as ExampleIPPool in ipam.cluster.x-k8s.io; correct providerType if this is not an IPAM provider.",
 	Check:    needs(ipamType, contract.IPAMPool),
 }, {
-	ID:       "ipam/conditions",
-	Severity: contract.Info,
-	Source:   forIPAM("IPAM provider contract: pools"),
-	Why:      "Conditions explain to users why a pool allocates no addresses.",
-	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check: eachDefinition(func(all contract.Definitions) contract.Definitions { return all.Of(contract.IPAMPool) }, func(d *contract.Definition) []contract.Finding {
-		if d.HasAny([]string{"status.conditions"}) {
-			return nil
-		}
-		return []contract.Finding{d.At("spec", "versions").Finding("no version has status.conditions")}
-	}),
-}, {
 	ID:       "ipam/rbac",
 	Severity: contract.Warning,
 	Source:   forIPAM("Behavior"),

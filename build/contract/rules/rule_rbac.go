@@ -21,34 +21,6 @@ var rbacRules = []contract.Rule{{
 		return aggregated(b, d, aggregateToManager, permissionFor(d))
 	}),
 }, {
-	ID:       "rbac/aggregation-label-kcp",
-	Severity: contract.Info,
-	Source:   forControlPlane("RBAC"),
-	Why:      "The kubeadm control plane provider creates machines and their configuration. Its role does not include this group either.",
-	Fix:      "Label the ClusterRole with " + aggregateToKubeadm + ": \"true\" too.",
-	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
-		if d.Role != contract.InfraMachine && d.Role != contract.BootstrapConfig {
-			return nil
-		}
-		return aggregated(b, d, aggregateToKubeadm, permissionFor(d))
-	}),
-}, {
-	ID:       "rbac/aggregation-finalizers",
-	Severity: contract.Info,
-	Source:   forInfraCluster("RBAC"),
-	Why:      "With the admission plugin OwnerReferencesPermissionEnforcement, Cluster API can set blockOwnerDeletion only if it can update the finalizers of the owner.",
-	Fix:      "Grant update of <resource>/finalizers in the aggregated ClusterRole.",
-	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
-		return aggregated(b, d, aggregateToManager, contract.Need(lowerPlural(d)+"/finalizers", "update"))
-	}),
-}, {
-	ID:       "rbac/aggregation-too-broad",
-	Severity: contract.Warning,
-	Source:   forInfraCluster("RBAC"),
-	Why:      "Cluster API gains every permission of an aggregated role. It does not need the provider's own permissions, such as those for Secrets.",
-	Fix:      "Label a separate ClusterRole that grants only the provider's kinds.",
-	Check:    checkAggregatedBreadth,
-}, {
 	ID:       "rbac/aggregation-selector",
 	Severity: contract.Error,
 	Source:   kubernetes("Aggregated ClusterRoles", rbacPage),
@@ -118,36 +90,12 @@ var rbacRules = []contract.Rule{{
 		return findings
 	},
 }, {
-	ID:       "rbac/read-crds",
-	Severity: contract.Info,
-	Source:   contractOverview,
-	Why:      "Cluster API's library reads the version of a contract from the labels of CRDs. A controller that uses the library needs to read CRDs.",
-	Fix:      "Grant get, list and watch of customresourcedefinitions, if the controller follows references to other providers.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		if len(notTemplates(b.Definitions)) == 0 {
-			return nil
-		}
-		return b.Grants.Lacking(b, object.CustomResourceDefinition.Group, contract.Need("customresourcedefinitions", "get", "list", "watch"))
-	},
-}, {
 	ID:       "rbac/subject-exists",
 	Severity: contract.Warning,
 	Source:   kubernetes("Referring to subjects", rbacPage),
 	Why:      "A binding for a missing service account grants its permissions to any user who creates one with that name.",
 	Fix:      "Name a ServiceAccount of the provider, with its namespace.",
 	Check:    checkSubjects,
-}, {
-	ID:       "rbac/subject-not-default",
-	Severity: contract.Warning,
-	Source:   kubernetes("Least privilege", goodPractices),
-	Why:      "All pods of the namespace without a service account have the permissions of the default one, including pods of other providers.",
-	Fix:      "Create a ServiceAccount for the provider, and bind the role to it.",
-	Check: eachSubject(func(subject contract.Value) []contract.Finding {
-		if subject.At("kind").Text() == object.ServiceAccount.Kind && subject.At("name").Text() == "default" {
-			return []contract.Finding{subject.At("name").Finding("the role is granted to the default service account")}
-		}
-		return nil
-	}),
 }, {
 	ID:       "rbac/no-cluster-admin",
 	Severity: contract.Warning,
@@ -196,13 +144,6 @@ var rbacRules = []contract.Rule{{
 	Fix:      "Add the role to the manifests, or correct the name. Ignore the finding if another component provides the role.",
 	Check:    checkRoleRefs,
 }, {
-	ID:       "rbac/rule-valid",
-	Severity: contract.Error,
-	Source:   kubernetes("Role and ClusterRole", rbacPage),
-	Why:      "The API server rejects a role with a rule that has no verbs, no API groups or no resources.",
-	Fix:      "Complete the rule; the core group is \"\".",
-	Check:    eachRoleRule(checkRoleRule),
-}, {
 	ID:       "rbac/leader-election",
 	Severity: contract.Error,
 	Source:   kubernetes("Leases: leader election", "concepts/architecture/leases/"),
@@ -213,7 +154,6 @@ var rbacRules = []contract.Rule{{
 
 const (
 	aggregateToManager = "cluster.x-k8s.io/aggregate-to-manager"
-	aggregateToKubeadm = "kubeadm.controlplane.cluster.x-k8s.io/aggregate-to-manager"
 	rbacPage           = "reference/access-authn-authz/rbac/"
 	goodPractices      = "concepts/security/rbac-good-practices/"
 )
@@ -272,37 +212,6 @@ func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted
 		return []contract.Finding{d.At("spec", "group").Finding("no ClusterRole with the label %s grants %s of %s", label, verb, wanted.Resource)}
 	}
 	return nil
-}
-
-// checkAggregatedBreadth checks roles that other providers aggregate, not roles that the bundle itself aggregates.
-func checkAggregatedBreadth(b *contract.Bundle) (findings []contract.Finding) {
-	own := map[string]bool{}
-	for _, d := range b.Definitions {
-		own[d.Group] = true
-	}
-	for _, role := range b.OfKind(object.ClusterRole) {
-		if label := role.At("metadata", "labels"); !aggregatedElsewhere(b, label) {
-			continue
-		}
-		for _, rule := range role.At("rules").Items() {
-			for _, group := range rule.At("apiGroups").Items() {
-				if !own[group.Text()] {
-					findings = append(findings, group.Finding("Cluster API is granted %s in %s", strings.Join(rule.At("resources").Texts(), ", "), contract.QuotedGroup(group.Text())))
-				}
-			}
-		}
-	}
-	return findings
-}
-
-func aggregatedElsewhere(b *contract.Bundle, labels contract.Value) bool {
-	aggregates := labels.At(aggregateToManager).Text() == "true" || labels.At(aggregateToKubeadm).Text() == "true"
-	for _, role := range b.OfKind(object.ClusterRole) {
-		for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
-			aggregates = aggregates && !contract.Selects(selector, labels)
-		}
-	}
-	return aggregates
 }
 
 func checkAggregation(b *contract.Bundle) (findings []contract.Finding) {

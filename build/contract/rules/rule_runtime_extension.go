@@ -3,8 +3,6 @@
 package rules
 
 import (
-	"strconv"
-
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -49,33 +47,6 @@ var runtimeExtensionRules = []contract.Rule{{
 			return nil
 		}
 		return ofDeployments(b, "the rule allows the extension everything, or everything with Secrets")
-	}),
-}, {
-	ID:       "runtime-extension/replicas",
-	Severity: contract.Info,
-	Source:   runtimeSDK("deploy-runtime-extension", "Availability"),
-	Why:      "While the only replica is replaced, calls fail and Clusters wait.",
-	Fix:      "Run more than one replica.",
-	Check: ofExtensions(func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, o := range b.OfKind(object.Deployment) {
-			replicas := o.At("spec", "replicas")
-			if count, err := strconv.Atoi(replicas.Text()); err != nil || count < 2 {
-				findings = append(findings, replicas.Finding("the Deployment has only one replica"))
-			}
-		}
-		return findings
-	}),
-}, {
-	ID:       "runtime-extension/extensionconfig-present",
-	Severity: contract.Info,
-	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Without one, the administrator of each cluster decides.",
-	Fix:      "Document the ExtensionConfig to create.",
-	Check: ofExtensions(func(b *contract.Bundle) []contract.Finding {
-		if len(b.OfKind(extensionConfigKind)) > 0 {
-			return nil
-		}
-		return ofDeployments(b, "no ExtensionConfig registers the extension")
 	}),
 }}
 

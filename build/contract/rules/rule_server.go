@@ -24,14 +24,6 @@ var serverRules = []contract.Rule{{
 	Why:      "The installer checks the objects of a phase by a dry run. If the API server rejects one, it writes none of them.",
 	Fix:      "Correct the problem in the message.",
 }, {
-	ID:       contract.RulePolicyCompiles,
-	Checker:  contract.CheckerServer,
-	Severity: contract.Error,
-	Only:     contract.FormBundle,
-	Source:   kubernetes("Validating Admission Policy", "reference/access-authn-authz/validating-admission-policy/"),
-	Why:      "The API server rejects an admission policy with an expression that does not compile.",
-	Fix:      "Correct the CEL expression in the message.",
-}, {
 	ID:       contract.RulePodAdmitted,
 	Checker:  contract.CheckerServer,
 	Severity: contract.Error,
@@ -39,14 +31,6 @@ var serverRules = []contract.Rule{{
 	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
 	Why:      "The API server accepts a Deployment without checking its pods. If it rejects the pods, none is ever created, and the installation does not complete.",
 	Fix:      "Correct the problem in the message. A rejection in the strict namespace is a warning: only the embedded API server has that namespace, and the installer uses it only with manifests/components/restricted. Fields that SCC restricted-v2 sets are not required there; that is a model of OpenShift's admission and was not verified on an OpenShift cluster.",
-}, {
-	ID:       contract.RuleMinimalAccepted,
-	Checker:  contract.CheckerServer,
-	Severity: contract.Warning,
-	Only:     contract.FormBundle,
-	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server rejects an object with only the required fields, so the schema does not describe a valid object.",
-	Fix:      "Correct contradictions in the schema: required fields, defaults, enums, patterns and limits.",
 }, {
 	ID:       contract.RuleTemplateAccepted,
 	Checker:  contract.CheckerServer,

@@ -48,19 +48,19 @@ var startupRules = []contract.Rule{{
 	Fix:      "Add the key to the ConfigMap, correct its name, or make the reference optional.",
 	Check:    checkConfigMapKeys,
 }, {
-	ID:       "startup/class-exists",
-	Severity: contract.Warning,
-	Source:   kubernetes("Pod Priority and Preemption", "concepts/scheduling-eviction/pod-priority-preemption/"),
-	Why:      "The API server rejects the pods of a workload with a priority class or runtime class that does not exist.",
-	Fix:      "Use system-cluster-critical or no class, or add the class to the manifests. Ignore the finding if every cluster has it.",
-	Check:    checkClasses,
-}, {
 	ID:       "startup/port-flags",
 	Severity: contract.Error,
 	Source:   kubernetes("Define readiness probes", "tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"),
 	Why:      "The controller listens on the port in its flag. A Service or a probe with another port does not reach it: webhooks fail, or the pod never becomes ready.",
 	Fix:      "Use the same port in the flag and in the ports and probes of the container.",
 	Check:    checkPortFlags,
+}, {
+	ID:       "startup/port-names",
+	Severity: contract.Error,
+	Source:   kubernetes("Define readiness probes", "tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"),
+	Why:      "The kubelet looks up the port of a probe or a hook by its name in the container. Without such a port each call fails, and the pod never becomes ready. The API server accepts it.",
+	Fix:      "Declare the port in the container, or correct its name.",
+	Check:    eachContainer(checkPortNames),
 }, {
 	ID:       "startup/replicas-leader-election",
 	Severity: contract.Warning,
@@ -184,24 +184,6 @@ func keyReferences(spec contract.Value) (all []keyReference) {
 		}
 	}
 	return all
-}
-
-// openShiftPriorityClass exists in every OpenShift cluster.
-const openShiftPriorityClass = "openshift-user-critical"
-
-func checkClasses(b *contract.Bundle) []contract.Finding {
-	return eachPod(func(spec contract.Value) (findings []contract.Finding) {
-		for field, kind := range map[string]schema.GroupKind{
-			"priorityClassName": {Group: "scheduling.k8s.io", Kind: "PriorityClass"}, "runtimeClassName": {Group: "node.k8s.io", Kind: "RuntimeClass"},
-		} {
-			name := spec.At(field)
-			isOfCluster := strings.HasPrefix(name.Text(), "system-") || name.Text() == openShiftPriorityClass && b.Release == nil && b.Metadata.ClusterProfile == extractor.OpenShift
-			if name.Text() != "" && !isOfCluster && !contract.HasVariable(name.Text()) && !b.Has(kind, "", name.Text()) {
-				findings = append(findings, name.Finding("%s %s not found in the manifests", kind.Kind, name.Text()))
-			}
-		}
-		return findings
-	})(b)
 }
 
 // flagsOf returns the arguments of all containers that set one of the flags, with their values.
@@ -343,4 +325,32 @@ func skipsMigration(b *contract.Bundle) bool {
 	return slices.ContainsFunc(flagsOf(b, "--skip-crd-migration-phases"), func(flag contract.Value) bool {
 		return strings.Contains(flag.Text(), "All") || strings.Contains(flag.Text(), "StorageVersionMigration") && strings.Contains(flag.Text(), "CleanupManagedFields")
 	})
+}
+
+var probeFields = []string{"livenessProbe", "readinessProbe", "startupProbe"}
+
+// portNamed returns the port of a container with a name; it does not exist if the container declares none.
+func portNamed(container contract.Value, name string) contract.Value {
+	for _, port := range container.At("ports").Items() {
+		if port.At("name").Text() == name {
+			return port
+		}
+	}
+	return contract.Value{}
+}
+
+// checkPortNames finds probes and hooks that use a port by a name that no port of the container has.
+func checkPortNames(container contract.Value) (findings []contract.Finding) {
+	handlers := []contract.Value{container.At("lifecycle", "postStart"), container.At("lifecycle", "preStop")}
+	for _, field := range probeFields {
+		handlers = append(handlers, container.At(field))
+	}
+	for _, handler := range handlers {
+		for _, port := range []contract.Value{handler.At("httpGet", "port"), handler.At("tcpSocket", "port")} {
+			if port.IsString() && !contract.HasVariable(port.Text()) && !portNamed(container, port.Text()).Exists() {
+				findings = append(findings, port.Finding("%s declares no port with the name %q", contract.NameOf(container), port.Text()))
+			}
+		}
+	}
+	return findings
 }

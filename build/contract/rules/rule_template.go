@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // templateRules are the rules of the theme "template".
@@ -32,25 +31,6 @@ var templateRules = []contract.Rule{{
 	Fix:      "Put the spec of the objects into spec.template.spec.",
 	Check: eachTemplate(func(d *contract.Definition) []contract.Finding {
 		return append(d.Missing("spec.template.spec"), d.Mistyped("spec.template.spec", contract.TypeObject)...)
-	}),
-}, {
-	ID:       "template/spec-template-metadata",
-	Severity: contract.Info,
-	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "spec.template.metadata has the labels and annotations of the objects that are created from a template.",
-	Fix:      "Add spec.template.metadata, of the type ObjectMeta of Cluster API.",
-	Check:    eachTemplate(func(d *contract.Definition) []contract.Finding { return d.Missing("spec.template.metadata") }),
-}, {
-	ID:       "template/no-status-ready",
-	Severity: contract.Info,
-	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "No controller reconciles a template, so status.ready in one is never set, although it suggests a condition to wait for.",
-	Fix:      "Remove status.ready from the template; Cluster API reads only capacity and nodeInfo of its status.",
-	Check: eachTemplate(func(d *contract.Definition) []contract.Finding {
-		if ready, _ := contract.SchemaField(d.Schema, "status.ready"); ready.Exists() {
-			return []contract.Finding{ready.Finding("status.ready has no effect in a template")}
-		}
-		return nil
 	}),
 }, {
 	ID:       "template/metadata-not-pruned",
@@ -83,32 +63,12 @@ var templateRules = []contract.Rule{{
 		return findings
 	},
 }, {
-	ID:       "template/ssa-dry-run-webhook",
-	Severity: contract.Info,
-	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
-	Why:      "Cluster API compares templates by dry-run requests. A webhook for immutable templates must allow them. The manifests do not show whether it does.",
-	Fix:      "Allow updates that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
-	Check:    checkImmutableByWebhook,
-}, {
 	ID:       "template/ssa-dry-run-cel",
 	Severity: contract.Warning,
 	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
 	Why:      "Cluster API compares templates by dry-run requests. A CEL rule of the CRD cannot detect a dry run or its annotation, and rejects it: ClusterClasses cannot be used.",
 	Fix:      "Make templates immutable with a webhook that allows dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
 	Check:    eachTemplate(checkImmutableByCEL),
-}, {
-	ID:       "template/webhook-side-effects",
-	Severity: contract.Error,
-	Source:   kubernetes("Side effects", webhooksPage),
-	Why:      "The API server rejects a dry run that matches a webhook with side effects, and Cluster API compares templates by dry runs.",
-	Fix:      "Set sideEffects to None or NoneOnDryRun.",
-	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
-		effects := webhook.At("sideEffects")
-		if text := effects.Text(); text == "None" || text == "NoneOnDryRun" {
-			return nil
-		}
-		return []contract.Finding{effects.Finding("the webhook may have side effects in a dry run")}
-	}),
 }}
 
 // eachTemplate checks the templates whose fields are known.
@@ -121,24 +81,6 @@ func eachTemplate(check func(*contract.Definition) []contract.Finding) func(*con
 // isComparedByDryRun reports whether Cluster API compares objects of a template by dry runs.
 func isComparedByDryRun(d *contract.Definition) bool {
 	return d.Template && (d.Role == contract.InfraMachine || d.Role == contract.InfraMachinePool || d.Role == contract.BootstrapConfig)
-}
-
-func checkImmutableByWebhook(b *contract.Bundle) (findings []contract.Finding) {
-	for _, o := range b.OfKind(object.ValidatingWebhookConfiguration) {
-		for _, webhook := range o.At("webhooks").Items() {
-			for _, rule := range webhook.At("rules").Items() {
-				if !contract.Contains(rule.At("operations"), "UPDATE") && !contract.Contains(rule.At("operations"), "*") {
-					continue
-				}
-				for _, d := range b.Definitions.Templates() {
-					if isComparedByDryRun(d) && contract.Contains(rule.At("apiGroups"), d.Group) && contract.Contains(rule.At("resources"), d.At("spec", "names", "plural").Text()) {
-						findings = append(findings, rule.At("resources").Finding("the webhook validates updates of %s", d.DefinedKind))
-					}
-				}
-			}
-		}
-	}
-	return findings
 }
 
 func checkImmutableByCEL(d *contract.Definition) (findings []contract.Finding) {

@@ -117,78 +117,13 @@ var webhookRules = []contract.Rule{{
 	Fix:      "Name a version that the CRD serves.",
 	Check:    checkWebhookVersions,
 }, {
-	ID:       "webhook/admission-review-known",
-	Severity: contract.Error,
-	Source:   kubernetes("Webhook request and response", webhooksPage),
-	Why:      "The API server sends AdmissionReview v1 and v1beta1, and rejects a webhook that accepts neither.",
-	Fix:      "Set admissionReviewVersions to [v1].",
-	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
-		if versions := webhook.At("admissionReviewVersions"); !contract.Contains(versions, "v1") && !contract.Contains(versions, "v1beta1") {
-			return []contract.Finding{versions.Finding("admissionReviewVersions includes neither v1 nor v1beta1")}
-		}
-		return nil
-	}),
-}, {
-	ID:       "webhook/admission-review-v1",
-	Severity: contract.Warning,
-	Source:   kubernetes("Webhook request and response", webhooksPage),
-	Why:      "AdmissionReview v1beta1 is deprecated, and a future API server can stop sending it.",
-	Fix:      "Set admissionReviewVersions to [v1].",
-	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
-		if versions := webhook.At("admissionReviewVersions"); contract.Contains(versions, "v1beta1") && !contract.Contains(versions, "v1") {
-			return []contract.Finding{versions.Finding("admissionReviewVersions does not include v1")}
-		}
-		return nil
-	}),
-}, {
-	ID:       "webhook/unique-name",
-	Severity: contract.Error,
-	Source:   kubernetes("Webhook configuration", webhooksPage),
-	Why:      "The API server rejects a configuration with two webhooks of the same name, or with a name of fewer than three segments.",
-	Fix:      "Name each webhook like a host, such as validation.examplecluster.infrastructure.cluster.x-k8s.io.",
-	Check:    checkWebhookNames,
-}, {
-	ID:       "webhook/failure-policy",
-	Severity: contract.Info,
-	Source:   kubernetes("Failure policy", webhooksPage),
-	Why:      "While a webhook with failurePolicy Ignore is unavailable, requests pass without its validation and defaults. The API server rejects any value but Fail and Ignore.",
-	Fix:      "Set failurePolicy to Fail, unless requests must pass without the webhook.",
-	Check:    eachWebhook(checkFailurePolicy),
-}, {
-	ID:       "webhook/no-self-lock",
-	Severity: contract.Warning,
-	Source:   kubernetes("Avoiding operating on the kube-system namespace", webhooksPage),
-	Why:      "While a webhook for all pods or Secrets is unavailable, its own pods cannot start and the cluster cannot recover.",
-	Fix:      "Remove such resources from the rules, or exclude the provider's namespace by namespaceSelector or objectSelector.",
-	Check:    eachWebhook(checkSelfLock),
-}, {
 	ID:       "webhook/cert-mounted",
 	Severity: contract.Error,
 	Source:   clusterctl("Components YAML transformations"),
 	Why:      "The server of a webhook presents the certificate in the Secret of the Certificate, or of the Service's annotation. If its pods mount another Secret, every call fails.",
 	Fix:      "Mount the Secret, or correct its name.",
 	Check:    checkCertificateMounted,
-}, {
-	ID:       "webhook/pre-stop",
-	Severity: contract.Info,
-	Source:   kubernetes("Container hooks", "concepts/containers/container-lifecycle-hooks/"),
-	Why:      "A pod that ends is still an endpoint of its Service on nodes that do not know it yet. In an upgrade, requests that call its webhooks fail or hang if it closes its port at once.",
-	Fix:      "Set lifecycle.preStop.sleep.seconds to 5 (Kubernetes 1.30 and later), with a longer terminationGracePeriodSeconds; generate does both.",
-	Check:    checkPreStop,
 }}
-
-// checkFailurePolicy returns a finding of severity error for a value that the API server rejects.
-func checkFailurePolicy(webhook contract.Value) []contract.Finding {
-	policy := webhook.At("failurePolicy")
-	switch text := policy.Text(); {
-	case text == "" || text == "Fail" || contract.HasVariable(text):
-		return nil
-	case text == "Ignore":
-		return []contract.Finding{policy.Finding("requests pass while the webhook is unavailable")}
-	default:
-		return []contract.Finding{policy.Finding("invalid failurePolicy %q: want Fail or Ignore", text).As(contract.Error)}
-	}
-}
 
 func checkCARefs(b *contract.Bundle) (findings []contract.Finding) {
 	for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
@@ -318,43 +253,6 @@ func checkWebhookPort(b *contract.Bundle, config, _ contract.Value) []contract.F
 	return []contract.Finding{number.Finding("Service %s has no port %s", service.Name, wanted)}
 }
 
-// checkPreStop finds containers that serve webhooks and close their port immediately when they end.
-func checkPreStop(b *contract.Bundle) []contract.Finding {
-	seen := map[string]bool{}
-	return eachClient(func(b *contract.Bundle, config, _ contract.Value) (findings []contract.Finding) {
-		service := serviceOf(b, config)
-		if service == nil {
-			return nil // reported by another rule
-		}
-		for _, template := range podsOf(b, service) {
-			containers := template.At("spec", "containers")
-			for _, container := range containers.Items() {
-				hook := container.At("lifecycle", "preStop")
-				id := template.Object.String() + " " + hook.Path
-				if hook.Exists() || seen[id] || !servesPort(container, service) && containers.Length() > 1 {
-					continue
-				}
-				seen[id] = true
-				findings = append(findings, hook.Finding("container %s serves webhooks and has no preStop hook", container.At("name").Text()))
-			}
-		}
-		return findings
-	})(b)
-}
-
-// servesPort reports whether a container declares a port of a Service.
-func servesPort(container contract.Value, service *contract.Object) bool {
-	for _, port := range service.At("spec", "ports").Items() {
-		target := cmp.Or(port.At("targetPort").Text(), port.At("port").Text())
-		for _, declared := range container.At("ports").Items() {
-			if declared.At("name").Text() == target || declared.At("containerPort").Text() == target {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // hasPort reports whether a container has a port by name or number. A numeric port need not be declared.
 func hasPort(template contract.Value, port string) bool {
 	if _, err := strconv.Atoi(port); err == nil {
@@ -410,38 +308,6 @@ func checkWebhookVersions(b *contract.Bundle) []contract.Finding {
 		}
 		return []contract.Finding{versions.Finding("no version in the rule serves %s; served: %s", resource.Text(), contract.ServedVersions(of.Object))}
 	})
-}
-
-func checkWebhookNames(b *contract.Bundle) (findings []contract.Finding) {
-	for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
-		seen := map[string]bool{}
-		for _, webhook := range o.At("webhooks").Items() {
-			name := webhook.At("name")
-			if text := name.Text(); seen[text] {
-				findings = append(findings, name.Finding("duplicate webhook name %s", text))
-			} else if strings.Count(text, ".") < 2 {
-				findings = append(findings, name.Finding("invalid name %q: want at least three segments", text))
-			}
-			seen[name.Text()] = true
-		}
-	}
-	return findings
-}
-
-// checkSelfLock finds webhooks that can block resources that every pod needs.
-func checkSelfLock(webhook contract.Value) (findings []contract.Finding) {
-	if webhook.At("failurePolicy").Text() == "Ignore" || narrows(webhook.At("namespaceSelector")) || narrows(webhook.At("objectSelector")) {
-		return nil
-	}
-	for _, rule := range webhook.At("rules").Items() {
-		for _, resource := range rule.At("resources").Items() {
-			inCore := contract.Contains(rule.At("apiGroups"), "") || contract.Contains(rule.At("apiGroups"), "apps") || contract.Contains(rule.At("apiGroups"), "*")
-			if inCore && slices.Contains([]string{"*", "*/*", "pods", "secrets", "configmaps", "serviceaccounts", "deployments", "replicasets"}, resource.Text()) {
-				findings = append(findings, resource.Finding("the webhook can reject every request for %s", resource.Text()))
-			}
-		}
-	}
-	return findings
 }
 
 const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"

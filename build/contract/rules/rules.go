@@ -31,7 +31,7 @@ var examples embed.FS
 
 // All returns all rules, sorted by ID.
 func All() []contract.Rule {
-	rules := slices.Concat(bootstrapConfigRules, bundleRules, classifyRules, clusterctlRules, clusterTemplateRules, contractRules, controlPlaneRules, crdRules,
+	rules := slices.Concat(bootstrapConfigRules, bundleRules, clusterctlRules, clusterTemplateRules, contractRules, controlPlaneRules, crdRules,
 		extensionConfigRules, infraClusterRules, infraMachineRules, infraMachineTemplateRules, infraMachinePoolRules, installerRules, ipamRules,
 		layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, startupRules, templateRules, webhookRules)
 	for i := range rules {

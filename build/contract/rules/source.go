@@ -51,21 +51,9 @@ var contractOverview = contract.Source{Document: "Provider contract", Section: "
 // resourceVersions is the section about all resources in the first of the contracts; the others have the same text.
 var resourceVersions = contract.Source{Document: "Contract rules for InfraCluster", Section: "All resources: version", URL: book + "infra-cluster"}
 
-func openShift(section string) contract.Source {
-	return contract.Source{Document: "OpenShift conventions", Section: section, URL: "https://github.com/openshift/enhancements/blob/master/CONVENTIONS.md"}
-}
-
 func kubernetes(section, url string) contract.Source {
 	return contract.Source{Document: "Kubernetes documentation", Section: section, URL: "https://kubernetes.io/docs/" + url}
 }
-
-// manifestsGen is OpenShift's own build tool for the manifests of providers.
-func manifestsGen(section string) contract.Source {
-	return contract.Source{Document: "manifests-gen of cluster-capi-operator", Section: section, URL: "https://github.com/openshift/cluster-capi-operator"}
-}
-
-// openShiftOnboarding is OpenShift's guide for the kinds of a provider.
-var openShiftOnboarding = contract.Source{Document: "cluster-capi-operator", Section: "Provider onboarding", URL: "https://github.com/openshift/cluster-capi-operator/blob/main/docs/provideronboarding.md"}
 
 // ours returns a requirement of this project's installer: a heading of FORMAT.md.
 func ours(section string) contract.Source {

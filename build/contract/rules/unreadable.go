@@ -3,23 +3,11 @@
 package rules
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 )
-
-// brokenBy are the rules of problems; all other problems violate layout/readable.
-var brokenBy = map[extractor.Defect]string{
-	extractor.FilesWrong:         "layout/files-present",
-	extractor.FileTooLong:        "layout/file-size-limit",
-	extractor.MetadataUnreadable: "metadata/parseable",
-	extractor.KeyUnknown:         "metadata/unknown-field",
-	extractor.KeyMissing:         "metadata/required-field",
-	extractor.ValueWrong:         "metadata/field-valid",
-	extractor.ManifestsChanged:   "metadata/content-id-matches",
-}
 
 // Unreadable returns the violations of a bundle that the extractor rejected with err: a finding for each joined error.
 // File is the path from the image's root, such as "capi-manifests/metadata.json"; empty if the finding is not about a
@@ -36,20 +24,9 @@ func Unreadable(err error) ([]contract.Finding, bool) {
 			finding.File = where.File
 			finding.Message = (&extractor.Error{Layer: where.Layer, Err: invalid.Err}).Error()
 		}
-		findings = append(findings, ruleOf(invalid.Defect).Complete([]contract.Finding{finding})...)
+		findings = append(findings, readable.Complete([]contract.Finding{finding})...)
 	}
 	return findings, len(findings) > 0
-}
-
-// ruleOf returns the rule that a defect violates.
-func ruleOf(defect extractor.Defect) contract.Rule {
-	id := cmp.Or(brokenBy[defect], "layout/readable")
-	for _, rule := range All() {
-		if rule.ID == id {
-			return rule
-		}
-	}
-	return contract.Rule{} // unreachable: every defect has a rule; a test checks that
 }
 
 // leaves returns the errors that are joined in err, at any depth; err itself if no errors are joined.

@@ -99,9 +99,9 @@ and an expiry date:
     severity: warning
     baseline: baseline.json
     waivers:
-    - rule: installer/container-resources
+    - rule: bundle/pod-security
       object: Deployment openshift-cluster-api/manager   # default: all objects
-      reason: the limit contains a known memory leak
+      reason: the manager reads a directory of the node
       expires: 2027-06-30`
 
 const validateExample = `  # Check the output of generate

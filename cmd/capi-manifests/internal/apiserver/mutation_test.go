@@ -95,7 +95,7 @@ func errorsOf(findings []contract.Finding) []contract.Finding {
 // rejections returns the API server's reasons to reject an object itself, not its pods or further objects of its kind.
 func rejections(findings []contract.Finding) (reasons []string) {
 	for _, f := range findings {
-		if slices.Contains([]string{"server/object-accepted", "server/crd-established", "server/policy-compiles"}, f.Rule) {
+		if slices.Contains([]string{"server/object-accepted", "server/crd-established"}, f.Rule) {
 			reasons = append(reasons, f.Field+": "+f.Message)
 		}
 	}
@@ -104,7 +104,7 @@ func rejections(findings []contract.Finding) (reasons []string) {
 
 // falseOf returns the new errors of the rules about the API server's rejection of an object.
 func falseOf(before, after []contract.Finding) []contract.Finding {
-	rejecting := []string{"bundle/cel-compiles", "bundle/field-value", "bundle/list-key-unique", "bundle/name-valid", "bundle/service-valid"}
+	rejecting := []string{"bundle/object-valid", "bundle/list-key-unique", "crd/valid"}
 	return slices.DeleteFunc(slices.Clone(after), func(f contract.Finding) bool {
 		return !slices.Contains(rejecting, f.Rule) || slices.Contains(before, f)
 	})
