@@ -9,12 +9,9 @@ import (
 	"io/fs"
 	"os"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,10 +23,10 @@ import (
 // releases. kubectl apply cannot create it together with its CRD: it needs the CRD
 // to exist before.
 //
-// A ConfigMap records the creation. A user who deletes the ClusterAPI object
+// The data of a ConfigMap record the creation. A user who deletes the ClusterAPI object
 // uninstalls everything, and a restart of the installer must not undo that. The
-// service account of the installer owns the record: who deletes both uninstalls the
-// installer, and a new installation is a first start again.
+// manifests of the installer contain the ConfigMap without data: an uninstall deletes
+// it, and a new installation is a first start again.
 type creator struct {
 	namespace string // of the installer
 	client    client.Client
@@ -50,31 +47,22 @@ func (c *creator) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable.
 func (c *creator) Start(ctx context.Context) error {
-	owners, err := c.owners(ctx)
-	if err != nil {
-		return err
-	}
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: recordName}}
-	switch err := c.live.Get(ctx, client.ObjectKeyFromObject(record), record); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return wrapped(err, "reading", record)
-	case !ofFormerInstallation(record, owners):
+	errRead := c.live.Get(ctx, client.ObjectKeyFromObject(record), record)
+	if client.IgnoreNotFound(errRead) != nil {
+		return wrapped(errRead, "reading", record)
+	}
+	if len(record.Data) > 0 {
 		return nil
-	default: // the garbage collector has not deleted it yet
-		err := c.client.Delete(ctx, record, client.Preconditions{UID: &record.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return wrapped(err, "deleting", record)
-		}
 	}
 	if err := c.create(ctx); err != nil {
 		return err
 	}
-	record = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: record.Namespace, Name: record.Name, OwnerReferences: owners},
-		Data:       map[string]string{"clusterapi": v1alpha1.ClusterAPIName},
+	record.Data = map[string]string{"clusterapi": v1alpha1.ClusterAPIName}
+	if errRead != nil {
+		return wrapped(client.IgnoreAlreadyExists(c.client.Create(ctx, record)), "creating", record)
 	}
-	return wrapped(client.IgnoreAlreadyExists(c.client.Create(ctx, record)), "creating", record)
+	return wrapped(c.client.Update(ctx, record), "updating", record)
 }
 
 // create creates the ClusterAPI object with the settings of the first start, unless it exists.
@@ -96,25 +84,6 @@ func (c *creator) create(ctx context.Context) error {
 		log.FromContext(ctx).Info("Created ClusterAPI at the first start", "name", cluster.Name, "settings", len(content) > 0)
 	}
 	return wrapped(client.IgnoreAlreadyExists(err), "creating", cluster)
-}
-
-// owners returns a reference to the service account of this process. There is none if it has another kind of user.
-func (c *creator) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.client.Create(ctx, review); err != nil {
-		return nil, fmt.Errorf("asking for the user of the installer: %w", err)
-	}
-	user := review.Status.UserInfo
-	namespace, name, err := serviceaccount.SplitUsername(user.Username)
-	if err != nil || namespace != c.namespace || user.UID == "" {
-		return nil, nil //nolint:nilerr // another kind of user
-	}
-	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: name, UID: types.UID(user.UID)}}, nil
-}
-
-// ofFormerInstallation reports whether the record belongs to an installation that was uninstalled: its service account was another one.
-func ofFormerInstallation(record *corev1.ConfigMap, owners []metav1.OwnerReference) bool {
-	return len(record.OwnerReferences) > 0 && len(owners) > 0 && record.OwnerReferences[0].UID != owners[0].UID
 }
 
 func wrapped(err error, verb string, object client.Object) error {

@@ -9,11 +9,9 @@ import (
 	"regexp"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -23,35 +21,23 @@ import (
 
 // A user who deletes the ClusterAPI object uninstalls everything; no later start of the same installation creates it again.
 func TestCreator_CreatesOnce(t *testing.T) {
-	account := "system:serviceaccount:" + v1alpha1.OpenShiftNamespaces.Operator + ":installer"
 	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
-	recordOf := func(uid types.UID) *corev1.ConfigMap {
-		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: recordName, UID: "record"}}
-		if uid != "" {
-			record.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "installer", UID: uid}}
-		}
-		return record
+	record := func(data map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: recordName}, Data: data}
 	}
 	for name, test := range map[string]struct {
-		user            string // its UID is "a"
-		existing        client.Object
-		failedRead      bool
-		failed, created bool      // Start fails; the ClusterAPI object exists after it
-		owner           types.UID // of the record after it
-		written         bool      // the record exists after it
+		existing                    client.Object
+		failedRead                  bool
+		failed, created, hasStarted bool // Start fails; the ClusterAPI object exists after it; so does the record, with data
 	}{
-		"the first start":                            {user: account, created: true, owner: "a", written: true},
-		"a start after the object is gone":           {user: account, existing: recordOf("a"), owner: "a", written: true},
-		"a start after an interrupted one":           {user: account, existing: cluster, created: true, owner: "a", written: true},
-		"a start after the uninstall":                {user: account, existing: recordOf("b"), created: true, owner: "a", written: true},
-		"a start with a record without owner":        {user: account, existing: recordOf(""), written: true},
-		"a start with failed read":                   {user: account, failedRead: true, failed: true},
-		"a start with the record of another user":    {user: "admin", existing: recordOf("a"), owner: "a", written: true},
-		"the first start of a user":                  {user: "admin", created: true, written: true},
-		"the first start of another service account": {user: "system:serviceaccount:other:installer", created: true, written: true},
+		"the first start":                    {created: true, hasStarted: true},
+		"the first start with the manifests": {existing: record(nil), created: true, hasStarted: true},
+		"a start after the object is gone":   {existing: record(map[string]string{"clusterapi": "cluster"}), hasStarted: true},
+		"a start after an interrupted one":   {existing: cluster, created: true, hasStarted: true},
+		"a start with failed read":           {failedRead: true, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := interceptor.NewClient(clusterWith(t, test.existing, test.user), interceptor.Funcs{
+			api := interceptor.NewClient(clusterWith(t, test.existing), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 					if test.failedRead {
 						return apierrors.NewServiceUnavailable("down")
@@ -63,36 +49,25 @@ func TestCreator_CreatesOnce(t *testing.T) {
 				t.Fatalf("error is %v, want one: %t", err, test.failed)
 			}
 			test.failedRead = false
-			record := recordOf("")
-			for object, want := range map[client.Object]bool{cluster.DeepCopy(): test.created, record: test.written} {
-				err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object)
-				if exists := !apierrors.IsNotFound(err); exists != want {
-					t.Errorf("%T exists: %t, want %t", object, exists, want)
-				}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster.DeepCopy()); apierrors.IsNotFound(err) == test.created {
+				t.Errorf("the ClusterAPI object: %v", err)
 			}
-			if owners := record.OwnerReferences; (test.owner != "") != (len(owners) == 1) || len(owners) == 1 && owners[0].UID != test.owner {
-				t.Errorf("owners of the record: %v, want %q", owners, test.owner)
+			after := record(nil)
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(after), after); client.IgnoreNotFound(err) != nil || len(after.Data) > 0 != test.hasStarted {
+				t.Errorf("the record: %v, %v", after.Data, err)
 			}
 		})
 	}
 }
 
-// clusterWith returns a cluster with an object; nil for none. The installer is a user with UID a.
-func clusterWith(t *testing.T, existing client.Object, user string) client.WithWatch {
+// clusterWith returns a cluster with an object; nil for none.
+func clusterWith(t *testing.T, existing client.Object) client.WithWatch {
 	t.Helper()
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
-				review.Status.UserInfo = authenticationv1.UserInfo{Username: user, UID: "a"}
-				return nil
-			}
-			return c.Create(ctx, o, options...)
-		},
-	})
+	builder := fake.NewClientBuilder().WithScheme(scheme)
 	if existing != nil {
 		builder.WithObjects(existing.DeepCopyObject().(client.Object))
 	}
@@ -117,7 +92,7 @@ func TestCreator_InitialSettings(t *testing.T) {
 		"a mistake, an existing object": {content: "installerMod: Paused", existing: existing, want: v1alpha1.Managed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := clusterWith(t, test.existing, "admin")
+			api := clusterWith(t, test.existing)
 			file := filepath.Join(t.TempDir(), settingsFile)
 			if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {
 				t.Fatal(err)

@@ -283,7 +283,7 @@ func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
 	h.machine()
 	h.stop()
-	h.deleteBinding("openshift-capi-installer-bookkeeping")
+	h.deleteBinding("openshift-capi-installer-marks")
 	h.eventually("the label can be removed", func() error {
 		unlabelled := h.object(crdKind, "", machines)
 		unlabelled.SetLabels(nil)
@@ -301,8 +301,7 @@ func TestRevisionConfigMap_RecreatedAfterDeletion(t *testing.T) {
 	h := newInstallation(t, core(configMap("settings", "1")), aws())
 	before := h.installed()
 	deleted := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
-	h.deleteBinding("openshift-capi-installer-revisions")
-	h.eventually("the ClusterAPI object can be deleted", func() error { return h.Delete(t.Context(), deleted) })
+	h.must(h.Delete(t.Context(), deleted))
 	h.eventually("the ClusterAPI object is recreated", func() error {
 		again := h.object("v1/ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-1")
 		if again == nil || again.GetUID() == deleted.GetUID() {

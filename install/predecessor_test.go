@@ -288,7 +288,7 @@ func TestPredecessor_WayBack(t *testing.T) {
 // no installer runs, as docs/openshift.md describes. The objects stay.
 func (h *harness) forgetBookkeeping() {
 	h.Helper()
-	for _, name := range []string{"keep-crds", "bookkeeping", "revisions", "transport"} {
+	for _, name := range []string{"keep-crds", "marks", "inputs", "transport"} {
 		h.deleteBinding("openshift-capi-installer-" + name)
 	}
 	h.eventually("the ClusterAPI object has no finalizer", func() error { // until the policies have no effect

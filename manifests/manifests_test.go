@@ -4,7 +4,6 @@ package manifests_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,21 +14,17 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -146,178 +141,6 @@ func TestPermissions_InstallerMayEscalate(t *testing.T) {
 	}
 }
 
-// crd returns a CRD with the installer's metadata.
-func crd(plural string, managed bool) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + ".test.cluster.x-k8s.io"},
-		"spec": map[string]any{
-			"group": "test.cluster.x-k8s.io", "scope": "Namespaced",
-			"names": map[string]any{"kind": "T" + plural, "plural": plural},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
-			}},
-		},
-	}}
-	if managed {
-		object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": v1alpha1.Prefix})
-		object.SetAnnotations(map[string]string{v1alpha1.OwnersAnnotation: "[]"})
-	}
-	return object
-}
-
-// denied waits until an attempt is denied: policies take effect with a delay.
-func denied(t *testing.T, want string, attempt func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		last = attempt()
-		return last != nil, nil
-	})
-	if err != nil || !strings.Contains(last.Error(), want) {
-		t.Errorf("got %v, want it denied with %q", last, want)
-	}
-}
-
-func TestPolicy_OnlyTheInstallerDeletesManagedCRDs(t *testing.T) {
-	admin, installer := install(t)
-	managed := crd("keeps", true)
-	if err := installer.Create(t.Context(), managed); err != nil {
-		t.Fatal(err)
-	}
-	denied(t, "would delete every Tkeeps in the cluster", func() error { return admin.Delete(t.Context(), managed, client.DryRunAll) })
-	other := crd("others", false)
-	if err := admin.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.Delete(t.Context(), other); err != nil {
-		t.Errorf("a CRD that is not managed cannot be deleted: %v", err)
-	}
-	if err := installer.Delete(t.Context(), managed); err != nil {
-		t.Errorf("the installer cannot delete its own CRD: %v", err)
-	}
-}
-
-func TestPolicy_OnlyTheInstallerWritesBookkeeping(t *testing.T) {
-	admin, installer := install(t)
-	managed := crd("books", true)
-	if err := installer.Create(t.Context(), managed); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = installer.Delete(context.Background(), managed) })
-	const want = "only the Cluster API installer writes"
-	edit := func(metadata string, options ...client.PatchOption) error {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+metadata+`}`))
-		return admin.Patch(t.Context(), managed.DeepCopy(), patch, options...)
-	}
-	denied(t, want, func() error {
-		return edit(`{"annotations": {"`+v1alpha1.OwnersAnnotation+`": null}}`, client.DryRunAll)
-	})
-	denied(t, want, func() error { return edit(`{"labels": {"app.kubernetes.io/managed-by": null}}`, client.DryRunAll) })
-	denied(t, want, func() error { return admin.Create(t.Context(), crd("forged", true), client.DryRunAll) })
-	if err := edit(`{"annotations": {"note": "mine"}}`); err != nil {
-		t.Errorf("an administrator cannot write an annotation of their own: %v", err)
-	}
-}
-
-// as returns a client with all permissions that impersonates a user.
-func as(t *testing.T, user string) client.Client {
-	t.Helper()
-	config := rest.CopyConfig(controlplane.Shared(t).Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters", "system:authenticated"}}
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// guardedConfigMaps are the ConfigMaps that policies guard: their namespace, the label
-// or annotation that marks them, and the user that may write them.
-var guardedConfigMaps = []struct {
-	name, namespace, key string
-	label                bool
-	writer               string
-}{
-	{"a revision ConfigMap", v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.RevisionLabel, true, installerUser},
-	{"a further part of a revision", v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.RevisionPartLabel, true, installerUser},
-	{"a transport ConfigMap", v1alpha1.OpenShiftNamespaces.Operand, configmap.BundleLabel, true, versionOperatorUser},
-	{"a ConfigMap with an annotation of transport", v1alpha1.OpenShiftNamespaces.Operand, configmap.ContentID, false, versionOperatorUser},
-}
-
-const (
-	installerUser       = "system:serviceaccount:openshift-cluster-api-operator:cluster-api-installer"
-	versionOperatorUser = "system:serviceaccount:openshift-cluster-version:default"
-)
-
-var identities = []string{
-	installerUser, versionOperatorUser, "kubeadmin", "system:admin", "jane",
-	"system:serviceaccount:openshift-cluster-api:default", "system:serviceaccount:openshift-cluster-api:capi-manager",
-	"system:serviceaccount:openshift-cluster-api-operator:default", "system:serviceaccount:openshift-cluster-version:other",
-	"system:serviceaccount:kube-system:default", "system:serviceaccount:default:capi-installer", "system:kube-scheduler",
-}
-
-// guarded returns a ConfigMap; marked adds the key that makes it guarded.
-func guarded(namespace, name, key string, label, marked bool) *corev1.ConfigMap {
-	configMap := &corev1.ConfigMap{}
-	configMap.Namespace, configMap.Name, configMap.Data = namespace, name, map[string]string{"a": "b"}
-	switch {
-	case marked && label:
-		configMap.Labels = map[string]string{key: name}
-	case marked:
-		configMap.Annotations = map[string]string{key: name}
-	}
-	return configMap
-}
-
-func TestPolicy_OnlyTheWriterWritesGuardedConfigMaps(t *testing.T) {
-	admin, _ := install(t)
-	for i, g := range guardedConfigMaps {
-		t.Run(g.name, func(t *testing.T) {
-			marked, plain := guarded(g.namespace, fmt.Sprintf("marked-%d", i), g.key, g.label, true), guarded(g.namespace, fmt.Sprintf("plain-%d", i), g.key, g.label, false)
-			if err := as(t, g.writer).Create(t.Context(), marked); err != nil {
-				t.Fatalf("its writer cannot create it: %v", err)
-			}
-			if err := admin.Create(t.Context(), plain); err != nil {
-				t.Fatalf("another ConfigMap in the namespace cannot be created: %v", err)
-			}
-			attempts := map[string]func(client.Client) error{
-				"create": func(c client.Client) error {
-					return c.Create(t.Context(), guarded(g.namespace, "new", g.key, g.label, true), client.DryRunAll)
-				},
-				"edit": func(c client.Client) error {
-					edited := marked.DeepCopy()
-					edited.Data["a"] = "c"
-					return c.Update(t.Context(), edited, client.DryRunAll)
-				},
-				"unmark": func(c client.Client) error {
-					edited := marked.DeepCopy()
-					edited.Labels, edited.Annotations = nil, nil
-					return c.Update(t.Context(), edited, client.DryRunAll)
-				},
-				"mark": func(c client.Client) error {
-					edited := plain.DeepCopy()
-					mark := guarded(g.namespace, plain.Name, g.key, g.label, true)
-					edited.Labels, edited.Annotations = mark.Labels, mark.Annotations
-					return c.Update(t.Context(), edited, client.DryRunAll)
-				},
-				"delete": func(c client.Client) error { return c.Delete(t.Context(), marked.DeepCopy(), client.DryRunAll) },
-			}
-			for _, user := range identities {
-				for verb, attempt := range attempts {
-					allowed := user == g.writer
-					if !allowed {
-						denied(t, "only the ", func() error { return attempt(as(t, user)) })
-					} else if err := attempt(as(t, user)); err != nil {
-						t.Errorf("%s may not %s it: %v", user, verb, err)
-					}
-				}
-			}
-		})
-	}
-}
-
 func TestKustomization_ListsEveryFile(t *testing.T) {
 	content, err := os.ReadFile("kustomization.yaml")
 	if err != nil {
@@ -384,6 +207,12 @@ func TestREADME_KubectlExamplesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), deployment) })
+	t.Cleanup(func() { // two installations in a cluster exclude each other
+		_, err := controlplane.Shared(t).Kubectl(context.Background(), "delete", "-k", "../deploy/kubernetes", "--ignore-not-found", "--selector=app.kubernetes.io/component!=namespace", "--timeout=1m")
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

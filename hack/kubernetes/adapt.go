@@ -17,6 +17,9 @@ import (
 // registriesRole is the role that reads OpenShift's registry configuration.
 const registriesRole = "openshift-capi-installer-registries"
 
+// imagesConfigMap is the ConfigMap with images.json.
+const imagesConfigMap = "cluster-api-installer-images"
+
 // transportPolicy protects transport ConfigMaps: only an OpenShift release ships bundles in them.
 const transportPolicy = "openshift-capi-installer-transport"
 
@@ -39,7 +42,19 @@ func adapt(o *unstructured.Unstructured, namespaces v1alpha1.Namespaces) error {
 	case "ClusterRole":
 		return dropRules(o)
 	case "ConfigMap":
+		if o.GetName() != imagesConfigMap {
+			return nil
+		}
 		o.Object["data"] = map[string]any{"release-version": "0.0.1-snapshot", "platform": "None", "images.json": "{}"}
+	case "ValidatingAdmissionPolicy":
+		spec := object.MapAt(o.Object, "spec")
+		conditions, _ := spec["matchConditions"].([]any)
+		spec["matchConditions"] = slices.DeleteFunc(conditions, func(condition any) bool {
+			return slices.Contains([]any{"not-openshift", "not-cluster-capi-operator"}, condition.(map[string]any)["name"])
+		})
+		if len(conditions) == 0 {
+			delete(spec, "matchConditions")
+		}
 	case "Deployment":
 		return adaptDeployment(o, namespaces)
 	case "NetworkPolicy": // clients of /metrics are authenticated and authorized, wherever they run
@@ -141,5 +156,5 @@ func adaptDeployment(o *unstructured.Unstructured, namespaces v1alpha1.Namespace
 
 // fromImages returns an environment variable with the value that a key of the ConfigMap with the images has at the start of the pod.
 func fromImages(name, key string) map[string]any {
-	return map[string]any{"name": name, "valueFrom": map[string]any{"configMapKeyRef": map[string]any{"name": "cluster-api-installer-images", "key": key}}}
+	return map[string]any{"name": name, "valueFrom": map[string]any{"configMapKeyRef": map[string]any{"name": imagesConfigMap, "key": key}}}
 }

@@ -68,6 +68,9 @@ func parametrize(o *unstructured.Unstructured) {
 		annotations["helm.sh/resource-policy"] = "keep"
 		o.SetAnnotations(annotations)
 	case "ConfigMap":
+		if o.GetName() != imagesConfigMap {
+			return
+		}
 		o.Object["data"] = map[string]any{
 			"release-version": "{{ .Values.releaseVersion }}",
 			"platform":        "{{ join \",\" .Values.platforms }}",

@@ -62,8 +62,8 @@ func stream(objects []*unstructured.Unstructured) ([]byte, error) {
 
 // The objects that only a cluster without OpenShift has.
 var (
-	//go:embed lease.yaml
-	lease []byte
+	//go:embed written.yaml
+	written []byte
 	//go:embed registries.yaml
 	registries []byte
 	//go:embed serving-certificates.yaml
@@ -84,7 +84,7 @@ func installation(namespaces v1alpha1.Namespaces) ([]*unstructured.Unstructured,
 			kept = append(kept, o)
 		}
 	}
-	for _, file := range [][]byte{registries, servingCertificates, view, lease} {
+	for _, file := range [][]byte{registries, servingCertificates, view, written} {
 		more, err := yamldoc.Objects(file)
 		if err != nil {
 			return nil, err

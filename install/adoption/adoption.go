@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -50,6 +51,8 @@ type Decision struct {
 
 // Candidates are the CRDs that an older version left unmanaged.
 type Candidates struct {
+	// Namespace is the namespace of the installer.
+	Namespace string
 	// Numbers maps them to the revision number of that version.
 	Numbers map[string]int64
 	// Incompatibility returns the reason why a CRD is not known to be compatible with the
@@ -81,7 +84,7 @@ func (a *Adopter) Decide(ctx context.Context, version string, collisions []engin
 	if err := former.decide(ctx, collisions, &out); err != nil {
 		return out, err
 	}
-	return out, a.takeOver(ctx, version, collisions, &out)
+	return out, a.takeOver(ctx, former.Namespace, version, collisions, &out)
 }
 
 // decide adds the candidates that are compatible, and the reasons why others are not.
@@ -106,7 +109,7 @@ func (c Candidates) decide(ctx context.Context, collisions []engine.Object, into
 // Possible reports whether a colliding object may be adopted, now or after a retryable
 // error.
 func Possible(o engine.Object, former Candidates) bool {
-	return o.Adoptable || former.has(o.Identity) || RecreatedByAggregation(o.Actual) || ofPredecessor(o.Actual)
+	return o.Adoptable || former.has(o.Identity) || RecreatedByAggregation(o.Actual) || predecessor.Adoptable(former.Namespace, o.Actual)
 }
 
 // Finish removes the adopt-existing annotation from objects that a revision has adopted, so

@@ -94,7 +94,10 @@ func TestDecide_ObjectsOfThePredecessor(t *testing.T) {
 		return nil
 	})}
 	colliding := collisions(ofRevision("rejected", 7), ofRevision("owned", 7), ofRevision("handed-over", 0), settings("theirs"), ofRevision("deleted", 6))
-	decision, err := adopter.Decide(t.Context(), "4.22.0-1", colliding, Candidates{})
+	if decision, err := adopter.Decide(t.Context(), "1.0.0-1", colliding, Candidates{Namespace: v1alpha1.KubernetesNamespaces.Operator}); err != nil || len(decision.Adopt)+len(patched) > 0 || Possible(colliding[1], Candidates{}) {
+		t.Errorf("outside OpenShift: %v, %v, written %v", decision, err, patched)
+	}
+	decision, err := adopter.Decide(t.Context(), "4.22.0-1", colliding, Candidates{Namespace: v1alpha1.OpenShiftNamespaces.Operator})
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error is %v, want that of the rejected write", err)
 	}

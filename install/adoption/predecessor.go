@@ -28,10 +28,10 @@ import (
 
 // takeOver hands over the colliding objects of cluster-capi-operator, and adds them to the
 // decision.
-func (a *Adopter) takeOver(ctx context.Context, version string, collisions []engine.Object, into *Decision) error {
+func (a *Adopter) takeOver(ctx context.Context, namespace, version string, collisions []engine.Object, into *Decision) error {
 	var failed []error
 	for _, o := range collisions {
-		if !ofPredecessor(o.Actual) {
+		if !predecessor.Adoptable(namespace, o.Actual) {
 			continue
 		}
 		if !predecessor.HandedOver(o.Actual) {
@@ -45,11 +45,6 @@ func (a *Adopter) takeOver(ctx context.Context, version string, collisions []eng
 		a.record(version, o)
 	}
 	return errors.Join(failed...)
-}
-
-// ofPredecessor reports whether an object belongs to cluster-capi-operator, or was handed over.
-func ofPredecessor(actual *unstructured.Unstructured) bool {
-	return actual != nil && (predecessor.Owns(actual) || predecessor.HandedOver(actual))
 }
 
 // handOver makes the first of the two writes. A conflict means that the object has

@@ -79,7 +79,7 @@ func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
 // formerly returns the CRDs that are no longer unmanaged.
 func (r *Applier) formerly(s state, v version) adoption.Candidates {
 	return adoption.Candidates{
-		Numbers: adoption.Formerly(s.Cluster.Status.Versions, v.unmanaged),
+		Namespace: s.namespaces.Operator, Numbers: adoption.Formerly(s.Cluster.Status.Versions, v.unmanaged),
 		Incompatibility: func(ctx context.Context, crd string, number int64) (string, error) {
 			return r.incompatibility(ctx, s, crd, number)
 		},

@@ -40,7 +40,7 @@ func ActionFor(namespace string, desired, actual *unstructured.Unstructured) Act
 	switch {
 	case actual == nil:
 		return Create
-	case Owns(actual), HandedOver(actual), v1alpha1.AllowsAdoption(actual.GetAnnotations()):
+	case Adoptable(namespace, actual), v1alpha1.AllowsAdoption(actual.GetAnnotations()):
 		if within(fields(desired), actual.Object) {
 			return Adopt
 		}

@@ -48,6 +48,12 @@ func Owns(o *unstructured.Unstructured) bool {
 	return owned
 }
 
+// Adoptable reports whether an installer in a namespace adopts an object of cluster-capi-operator, which runs in OpenShift only: with
+// another namespace, the marks of an object are forged.
+func Adoptable(namespace string, o *unstructured.Unstructured) bool {
+	return namespace == v1alpha1.OpenShiftNamespaces.Operator && o != nil && (Owns(o) || HandedOver(o))
+}
+
 func labelled(o *unstructured.Unstructured) bool {
 	labels := o.GetLabels()
 	return labels[ManagedByLabel] == ManagedBy && labels[ComponentLabel] != ""

@@ -190,10 +190,14 @@ func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstr
 	return change, i.write(ctx, secret)
 }
 
-// read reads the Secret of the authority. If it does not exist, the returned Secret has its name.
+// read reads the Secret of the authority. If it does not exist, the returned Secret has its name. The Secret in the manifests, without data,
+// counts as not found.
 func (i Issuer) read(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: SecretName}}
 	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if err == nil && len(secret.Data) == 0 {
+		err = apierrors.NewNotFound(corev1.Resource("secrets"), SecretName)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		err = fmt.Errorf("reading Secret %s/%s with the CA of webhooks: %w", secret.Namespace, secret.Name, err)
 	}

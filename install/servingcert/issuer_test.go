@@ -185,7 +185,7 @@ func TestIssuer_Rejects(t *testing.T) {
 		}
 	}
 	b.err = nil
-	damaged := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: SecretName}}
+	damaged := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: SecretName}, Data: map[string][]byte{"tls.crt": nil}}
 	if err := newBed(t, damaged).Prepare(t.Context(), []*unstructured.Unstructured{webhookService()}); err == nil || !strings.Contains(err.Error(), "delete the Secret") {
 		t.Errorf("a damaged CA: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -29,7 +30,8 @@ type transport struct {
 
 // bundles returns the bundles in the transport ConfigMaps of the release, and
 // the bundles that exist only for other releases. Every bundle has an error while the
-// admission policy for the ConfigMaps is missing.
+// admission policy for the ConfigMaps is missing, and so has a bundle with a ConfigMap that is older than the policy or its binding: the
+// creation time cannot be forged.
 func (t transport) bundles(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
 	configMaps := &corev1.ConfigMapList{}
 	if err := t.reader.List(ctx, configMaps, client.InNamespace(t.namespace), client.HasLabels{configmap.BundleLabel}); err != nil {
@@ -42,14 +44,28 @@ func (t transport) bundles(ctx context.Context) ([]extractor.Result, []*configma
 	if err != nil {
 		return nil, nil, err
 	}
-	policyErr := t.checkPolicy(ctx)
+	since, policyErr := t.checkPolicy(ctx)
 	if policyErr != nil && !errors.As(policyErr, new(*PolicyError)) {
 		return nil, nil, policyErr
 	}
 	for i := range results {
 		results[i].Err = errors.Join(results[i].Err, policyErr)
+		if older := t.older(configMaps.Items, results[i].Image.Name, since); len(older) > 0 {
+			results[i].Err = errors.Join(results[i].Err, &PolicyError{Namespace: t.namespace, Older: older})
+		}
 	}
 	return results, configmap.Others(configMaps.Items, t.release), nil
+}
+
+// older returns the ConfigMaps of a bundle in this release that are older than a time.
+func (t transport) older(configMaps []corev1.ConfigMap, bundle string, since metav1.Time) (names []string) {
+	for _, configMap := range configMaps {
+		release := configMap.Annotations[configmap.ReleaseVersion]
+		if configMap.Labels[configmap.BundleLabel] == bundle && (release == t.release || release == "") && configMap.CreationTimestamp.Before(&since) {
+			names = append(names, configMap.Name)
+		}
+	}
+	return names
 }
 
 // pendingBundles returns the bundles of other releases whose provider is installed

@@ -9,12 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,11 +24,13 @@ import (
 const TransportPolicyName = "openshift-capi-installer-transport"
 
 // PolicyError reports that the admission policy for transport ConfigMaps, or its
-// binding, is missing or modified. Without it, any user could write ConfigMaps
+// binding, is missing, modified or younger than ConfigMaps. Without it, any user could write ConfigMaps
 // whose content is installed with the installer's permissions.
 type PolicyError struct {
 	// Namespace is the namespace of the transport ConfigMaps.
 	Namespace string
+	// Older are the names of ConfigMaps that are older than the policy or the binding; only Namespace is set in addition.
+	Older []string
 	// Kind and Name identify the policy or the binding.
 	Kind, Name string
 	// Differs lists the fields that differ from the release; empty if the object is
@@ -39,6 +39,10 @@ type PolicyError struct {
 }
 
 func (e *PolicyError) Error() string {
+	if len(e.Older) > 0 {
+		return fmt.Sprintf("ignoring transport ConfigMaps in %s that are older than the admission policy %s or its binding, because any user could have written them: "+
+			"%s; delete them, so that the cluster version operator creates them again", e.Namespace, TransportPolicyName, strings.Join(e.Older, ", "))
+	}
 	state := "is missing"
 	if len(e.Differs) > 0 {
 		state = "differs from the release in " + strings.Join(e.Differs, ", ")
@@ -48,11 +52,11 @@ func (e *PolicyError) Error() string {
 }
 
 // checkPolicy returns joined *PolicyErrors unless the policy and its
-// binding exist as in the release. It reads from the API server.
-func (t transport) checkPolicy(ctx context.Context) error {
+// binding exist as in the release. since is the creation time of the younger one. It reads from the API server.
+func (t transport) checkPolicy(ctx context.Context) (since metav1.Time, _ error) {
 	objects, err := transportPolicy()
 	if err != nil {
-		return err
+		return since, err
 	}
 	var errs []error
 	for _, object := range objects {
@@ -64,17 +68,17 @@ func (t transport) checkPolicy(ctx context.Context) error {
 		case apierrors.IsNotFound(err):
 			errs = append(errs, policyErr)
 		case err != nil:
-			return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+			return since, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
 		default:
-			if policyErr.Differs, err = differs(object, found); err != nil {
-				return err
+			if created := found.GetCreationTimestamp(); since.Before(&created) {
+				since = created
 			}
-			if len(policyErr.Differs) > 0 {
+			if policyErr.Differs = differs(object, found); len(policyErr.Differs) > 0 {
 				errs = append(errs, policyErr)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return since, errors.Join(errs...)
 }
 
 // transportPolicy returns the policy and its binding from the release.
@@ -90,18 +94,11 @@ func transportPolicy() ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
-// differs returns the fields that differ between the specs. A field that the
-// release does not set must have the API server's default.
-func differs(want, got *unstructured.Unstructured) ([]string, error) {
-	a, err := spec(want)
-	if err != nil {
-		return nil, err
-	}
-	b, err := spec(got)
-	if err != nil {
-		return nil, err
-	}
+// differs returns the fields that differ between the specs. The release sets every field that has a default.
+func differs(want, got *unstructured.Unstructured) []string {
 	var fields []string
+	a, _, _ := unstructured.NestedMap(want.Object, "spec")
+	b, _, _ := unstructured.NestedMap(got.Object, "spec")
 	for field := range sets.KeySet(a).Union(sets.KeySet(b)) {
 		if !equality.Semantic.DeepEqual(a[field], b[field]) {
 			fields = append(fields, "spec."+field)
@@ -111,37 +108,5 @@ func differs(want, got *unstructured.Unstructured) ([]string, error) {
 		fields = append(fields, "metadata.deletionTimestamp")
 	}
 	slices.Sort(fields)
-	return fields, nil
-}
-
-// spec returns the spec of a policy or a binding with the API server's defaults.
-func spec(object *unstructured.Unstructured) (map[string]any, error) {
-	var typed any = &admissionv1.ValidatingAdmissionPolicyBinding{}
-	policy := &admissionv1.ValidatingAdmissionPolicy{}
-	if object.GetKind() == "ValidatingAdmissionPolicy" {
-		typed = policy
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	if policy.Spec.MatchConstraints != nil {
-		setDefaults(policy.Spec.MatchConstraints)
-	}
-	converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	found, _, err := unstructured.NestedMap(converted, "spec")
-	return found, err
-}
-
-func setDefaults(match *admissionv1.MatchResources) {
-	if match.ObjectSelector == nil {
-		match.ObjectSelector = &metav1.LabelSelector{}
-	}
-	for i := range match.ResourceRules {
-		if match.ResourceRules[i].Scope == nil {
-			match.ResourceRules[i].Scope = new(admissionv1.AllScopes)
-		}
-	}
+	return fields
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,6 @@ func TestDiffers(t *testing.T) {
 		"unchanged policy":                {false, func(*unstructured.Unstructured) {}, nil},
 		"unchanged binding":               {true, func(*unstructured.Unstructured) {}, nil},
 		"labels":                          {false, set("b", "metadata", "labels", "a"), nil},
-		"default of the API server":       {false, set(map[string]any{}, "spec", "matchConstraints", "objectSelector"), nil},
 		"selector of the policy":          {false, set(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "spec", "matchConstraints", "objectSelector"), []string{"spec.matchConstraints"}},
 		"failure policy":                  {false, set("Ignore", "spec", "failurePolicy"), []string{"spec.failurePolicy"}},
 		"conditions":                      {false, set([]any{map[string]any{"name": "a", "expression": "false"}}, "spec", "matchConditions"), []string{"spec.matchConditions"}},
@@ -66,9 +66,8 @@ func TestDiffers(t *testing.T) {
 			}
 			found := want.DeepCopy()
 			test.edit(found)
-			got, err := differs(want, found)
-			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
+			if diff := cmp.Diff(test.want, differs(want, found)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -113,6 +112,15 @@ func TestTransportBundles_NeedThePolicy(t *testing.T) {
 			if !strings.Contains(results[0].Err.Error(), kind+` "`+TransportPolicyName) {
 				t.Errorf("%s: %v does not contain %s", name, results[0].Err, kind)
 			}
+		}
+	}
+	for age, unused := range map[time.Duration]bool{-time.Second: true, 0: false, time.Second: false} {
+		aged, guard := transport(), binding.DeepCopy()
+		guard.SetCreationTimestamp(metav1.Unix(1_000_000, 0))
+		aged.SetCreationTimestamp(metav1.NewTime(guard.GetCreationTimestamp().Add(age)))
+		results, _, err := bundlesOf(t, reconcilerWith(t, aged, policy, guard))
+		if err != nil || errors.As(results[0].Err, new(*PolicyError)) != unused || unused && !strings.Contains(results[0].Err.Error(), "aws-00; delete them") {
+			t.Errorf("%s after the binding: %v, %v", age, results, err)
 		}
 	}
 	r := reconcilerWith(t, transport())

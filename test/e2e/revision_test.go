@@ -210,11 +210,6 @@ func TestRevisionConfigMaps_AreRepaired(t *testing.T) {
 	h.start("4.22.0").settle("4.22.0-1", h)
 	h.must(h.whole("4.22.0-1", 2))
 	before := h.fingerprints()
-	h.unguard("openshift-capi-installer-revisions")
-	h.eventually("the policy for revision ConfigMaps is disabled", func() error {
-		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "4.22.0-1"}}
-		return h.Delete(t.Context(), configMap, client.DryRunAll)
-	})
 	h.Registry.Close() // only the content of the ConfigMaps is needed
 	for _, test := range broken {
 		if !t.Run(test.name, func(t *testing.T) {
@@ -237,10 +232,7 @@ func TestRevisionConfigMaps_AreRepairedDuringRollout(t *testing.T) {
 	before := h.uids()
 	h.release(core("v1.0.0", stuck("stuck")), aws("v1.0.0"))
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "stuck")
-	h.unguard("openshift-capi-installer-revisions")
-	h.eventually("both ConfigMaps can be deleted", func() error {
-		return errors.Join(h.deleteConfigMap("4.22.0-1"), h.deleteConfigMap("4.22.0-2"))
-	})
+	h.must(errors.Join(h.deleteConfigMap("4.22.0-1"), h.deleteConfigMap("4.22.0-2")))
 	h.eventually("both ConfigMaps are complete", func() error { return errors.Join(h.whole("4.22.0-1", 1), h.whole("4.22.0-2", 1)) })
 	now := h.uids()
 	for name, uid := range before {
