@@ -17,11 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kustomize "sigs.k8s.io/kustomize/api/types"
@@ -29,6 +26,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // ownNamespaces are the namespaces of the product. All others belong to the cluster or to other products.
@@ -175,58 +173,17 @@ func seed(t *testing.T, admin client.Client) {
 	}
 }
 
-// transient are the resources that the control plane itself creates and deletes.
-var transient = map[string]bool{"events": true, "leases": true, "endpointslices": true, "endpoints": true, "componentstatuses": true, "apiservices": true, "pods": true, "replicasets": true}
-
 // settledUIDs returns the UIDs of all objects of a cluster when they no longer change, by resource, namespace and name.
 func settledUIDs(t *testing.T, config *rest.Config) (now map[string]types.UID) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+	var err error
+	err = wait.PollUntilContextTimeout(t.Context(), 2*time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
 		before := now
-		now = allUIDs(ctx, t, config)
-		return cmp.Equal(before, now), nil
+		now, err = fixture.UIDs(ctx, config)
+		return cmp.Equal(before, now), err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return now
-}
-
-func allUIDs(ctx context.Context, t *testing.T, config *rest.Config) map[string]types.UID {
-	t.Helper()
-	discovered, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lists, err := discovered.ServerPreferredResources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := metadata.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]types.UID{}
-	for _, list := range lists {
-		group, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, resource := range list.APIResources {
-			if transient[resource.Name] || !slices.Contains(resource.Verbs, "list") {
-				continue
-			}
-			items, err := all.Resource(group.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
-			if apierrors.IsNotFound(err) {
-				continue // a CRD that was just deleted
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, item := range items.Items {
-				found[resource.Name+" "+item.Namespace+"/"+item.Name] = item.UID
-			}
-		}
-	}
-	return found
 }

@@ -37,7 +37,7 @@ var table = []Entry{
 		Meaning: "Slices of transport ConfigMaps are missing, or the ConfigMaps of a provider belong to another release. The message names the ConfigMaps.",
 		Step:    "wait for the cluster version operator"},
 	{Reason: TransportUnguarded, Subject: Version, Severity: Retryable,
-		Meaning: "Transport ConfigMaps are ignored, because the admission policy `openshift-capi-installer-transport` or its binding is missing or modified, or because they are older than both: any user could have written them.",
+		Meaning: "Transport ConfigMaps are ignored, because the admission policy `openshift-capi-installer-transport` or its binding is missing or modified, or because they were created before both were in force: any user could have written them.",
 		Step:    "restore the object from the release, and delete the ConfigMaps that the message names: the cluster version operator creates them again"},
 	{Reason: ImageUnreadable, Subject: Version, Severity: Retryable,
 		Meaning: "An image could not be pulled. The message names the image, the host and the cause.",

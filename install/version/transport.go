@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,8 +31,8 @@ type transport struct {
 
 // bundles returns the bundles in the transport ConfigMaps of the release, and
 // the bundles that exist only for other releases. Every bundle has an error while the
-// admission policy for the ConfigMaps is missing, and so has a bundle with a ConfigMap that is older than the policy or its binding: the
-// creation time cannot be forged.
+// admission policy for the ConfigMaps is missing, and so has a bundle with a ConfigMap that is older than the policy and its binding are in force:
+// the creation time cannot be forged.
 func (t transport) bundles(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
 	configMaps := &corev1.ConfigMapList{}
 	if err := t.reader.List(ctx, configMaps, client.InNamespace(t.namespace), client.HasLabels{configmap.BundleLabel}); err != nil {
@@ -57,11 +58,14 @@ func (t transport) bundles(ctx context.Context) ([]extractor.Result, []*configma
 	return results, configmap.Others(configMaps.Items, t.release), nil
 }
 
-// older returns the ConfigMaps of a bundle in this release that are older than a time.
+// enforcement is the time until all API servers enforce an admission policy, plus a second because creation times have no fractions.
+const enforcement = 3 * time.Second
+
+// older returns the ConfigMaps of a bundle in this release that were created before a policy from since is in force.
 func (t transport) older(configMaps []corev1.ConfigMap, bundle string, since metav1.Time) (names []string) {
 	for _, configMap := range configMaps {
 		release := configMap.Annotations[configmap.ReleaseVersion]
-		if configMap.Labels[configmap.BundleLabel] == bundle && (release == t.release || release == "") && configMap.CreationTimestamp.Before(&since) {
+		if configMap.Labels[configmap.BundleLabel] == bundle && (release == t.release || release == "") && configMap.CreationTimestamp.Time.Before(since.Add(enforcement)) {
 			names = append(names, configMap.Name)
 		}
 	}

@@ -24,12 +24,12 @@ import (
 const TransportPolicyName = "openshift-capi-installer-transport"
 
 // PolicyError reports that the admission policy for transport ConfigMaps, or its
-// binding, is missing, modified or younger than ConfigMaps. Without it, any user could write ConfigMaps
+// binding, is missing or modified, or was not in force when ConfigMaps were created. Without it, any user could write ConfigMaps
 // whose content is installed with the installer's permissions.
 type PolicyError struct {
 	// Namespace is the namespace of the transport ConfigMaps.
 	Namespace string
-	// Older are the names of ConfigMaps that are older than the policy or the binding; only Namespace is set in addition.
+	// Older are the names of ConfigMaps that were created before the policy was in force; only Namespace is set in addition.
 	Older []string
 	// Kind and Name identify the policy or the binding.
 	Kind, Name string
@@ -40,7 +40,7 @@ type PolicyError struct {
 
 func (e *PolicyError) Error() string {
 	if len(e.Older) > 0 {
-		return fmt.Sprintf("ignoring transport ConfigMaps in %s that are older than the admission policy %s or its binding, because any user could have written them: "+
+		return fmt.Sprintf("ignoring transport ConfigMaps in %s that were created before the admission policy %s was in force, because any user could have written them: "+
 			"%s; delete them, so that the cluster version operator creates them again", e.Namespace, TransportPolicyName, strings.Join(e.Older, ", "))
 	}
 	state := "is missing"

@@ -89,7 +89,7 @@ func bundlesOf(t *testing.T, r *Reconciler) ([]extractor.Result, []*configmap.Ot
 func TestTransportBundles_NeedThePolicy(t *testing.T) {
 	transport := func() client.Object {
 		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "aws-00", Labels: map[string]string{configmap.BundleLabel: "aws"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "aws-00", Labels: map[string]string{configmap.BundleLabel: "aws"}, CreationTimestamp: metav1.Unix(1_000_000, 0)},
 			Data:       map[string]string{configmap.Manifests: "kind: Namespace\n"},
 		}
 	}
@@ -114,7 +114,7 @@ func TestTransportBundles_NeedThePolicy(t *testing.T) {
 			}
 		}
 	}
-	for age, unused := range map[time.Duration]bool{-time.Second: true, 0: false, time.Second: false} {
+	for age, unused := range map[time.Duration]bool{-time.Hour: true, 0: true, enforcement - time.Second: true, enforcement: false} {
 		aged, guard := transport(), binding.DeepCopy()
 		guard.SetCreationTimestamp(metav1.Unix(1_000_000, 0))
 		aged.SetCreationTimestamp(metav1.NewTime(guard.GetCreationTimestamp().Add(age)))

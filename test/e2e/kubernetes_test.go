@@ -5,6 +5,7 @@ package e2e
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,6 +146,8 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0", Extra: certified}
 	k.release(core("v1.0.0"), docker)
 	shared := k.seedNamespaces()
+	before, err := fixture.UIDs(t.Context(), k.Cluster.Config)
+	k.must(err)
 	k.addSettings("{apiVersion: capi-operator.openshift.io/v1alpha1, kind: ClusterAPI, spec: {acceptedRisks: [{name: SkippedVersions, release: 0.9.0}]}}")
 	k.kubectl("apply", "-k", k.folder)
 	for _, result := range strings.Split(strings.TrimSpace(k.kubectl("apply", "-k", k.folder)), "\n") {
@@ -164,6 +168,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.restoresCertificate()
 	k.revertsDrift()
 	k.rejectsAnotherOwner()
+	k.rejectsForgeries()
 	k.namesOtherIssuer()
 	p.terminate()
 
@@ -204,6 +209,16 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
 	p.end() // without permissions, it could not release its lease
 	k.compareSeeds(shared)
+	k.must(k.Delete(t.Context(), k.tenantPolicy()))
+	k.within(time.Minute, "nothing of the installation is left", func() error {
+		after, err := fixture.UIDs(t.Context(), k.Cluster.Config)
+		for name, uid := range after {
+			if before[name] != uid {
+				err = errors.Join(err, errors.New(name))
+			}
+		}
+		return err
+	})
 
 	k.kubectl("apply", "-k", k.folder)
 	k.run()
@@ -289,6 +304,41 @@ func (k *kubernetes) rejectsAnotherOwner() {
 		}
 		return nil
 	})
+}
+
+// tenantPolicy is an object of another team in the namespace of the providers.
+func (k *kubernetes) tenantPolicy() *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.KubernetesNamespaces.Operand, Name: "tenant-isolation"}}
+}
+
+// rejectsForgeries lets a user with all rights on ConfigMaps, Secrets and NetworkPolicies write the inputs of the installer, take the name
+// of the next version, and mark an object of another team.
+func (k *kubernetes) rejectsForgeries() {
+	k.Helper()
+	k.must(k.Create(k.Context(), k.tenantPolicy()))
+	k.kubectl("create", "clusterrole", "eve", "--verb=*", "--resource=configmaps,secrets,networkpolicies.networking.k8s.io")
+	k.kubectl("create", "clusterrolebinding", "eve", "--clusterrole=eve", "--user=eve")
+	in := func(namespace string) []string { return []string{"--as=eve", "--namespace=" + namespace} }
+	operator, operand := in(v1alpha1.KubernetesNamespaces.Operator), in(v1alpha1.KubernetesNamespaces.Operand)
+	forged := `--patch={"metadata": {"labels": {"app.kubernetes.io/managed-by": "` + v1alpha1.Prefix + `"}, "annotations": {"` + v1alpha1.OwnersAnnotation +
+		`": "[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"1.0.0-1\",\"uid\":\"revision-1.0.0-1\",\"controller\":true}]"}}}`
+	for _, arguments := range [][]string{
+		append(operator, "patch", "configmap", "cluster-api-installer-images", `--patch={"data": {"images.json": "{}"}}`),
+		append(operator, "patch", "configmap", "capi-installer-history", `--patch={"data": {"1.0.0-1.json": "{}"}}`),
+		append(operator, "delete", "configmap", "capi-installer-first-start"),
+		append(operator, "delete", "configmap", "1.0.0-1"),
+		append(operator, "create", "configmap", "1.1.0-2"),
+		append(operator, "create", "configmap", "capi-installer-registries"),
+		append(operator, "create", "secret", "generic", "capi-installer-pull-secret"),
+		append(operator, "patch", "secret", "capi-installer-serving-ca", `--patch={"data": null}`),
+		append(operand, "patch", "networkpolicy", "tenant-isolation", "--field-manager="+v1alpha1.FieldOwner, forged),
+		append(operand, "annotate", "networkpolicy", "tenant-isolation", v1alpha1.AdoptAnnotation+"="+v1alpha1.AdoptAlways),
+	} {
+		if _, err := k.Cluster.Kubectl(k.Context(), arguments...); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'capi-installer-") {
+			k.Errorf("kubectl %v: %v, want it rejected", arguments, err)
+		}
+	}
+	k.kubectl("delete", "clusterrole/eve", "clusterrolebinding/eve")
 }
 
 // statusAsViewer runs the commands that read an installation as a user with ClusterRole view only.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,7 @@ func (h *harness) versionOperator() client.Client {
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:openshift-cluster-version:default", Groups: []string{"system:masters", "system:authenticated"}}
 	operator, err := client.New(config, client.Options{})
 	h.must(err)
+	h.inForce()
 	h.Cleanup(func() {
 		h.must(operator.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
 	})
@@ -200,7 +202,16 @@ func (h *harness) guarded() (restore func()) {
 			h.must(client.IgnoreNotFound(h.Delete(context.Background(), guard(object.GetKind()))))
 			h.must(h.Create(context.Background(), object.DeepCopy()))
 		}
+		h.inForce()
 	}
+}
+
+// inForce waits until the installer uses transport ConfigMaps that are created now.
+func (h *harness) inForce() {
+	h.Helper()
+	binding := guard("ValidatingAdmissionPolicyBinding")
+	h.must(h.Get(context.Background(), client.ObjectKeyFromObject(binding), binding))
+	time.Sleep(time.Until(binding.GetCreationTimestamp().Add(4 * time.Second)))
 }
 
 func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
@@ -232,6 +243,30 @@ func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
 			break // the cluster is not in the initial state of the next one
 		}
 	}
+}
+
+// Any user can write a transport ConfigMap before the policy is in force. It is not used later either, until an administrator deletes it and
+// the cluster version operator creates it again.
+func TestTransport_OlderThanThePolicyIsIgnored(t *testing.T) {
+	h := newHarness(t)
+	operator := h.versionOperator()
+	restore := h.guarded()
+	t.Cleanup(restore)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	h.start("4.22.0").settle("4.22.0-1", h)
+	before := h.fingerprints()
+	for _, kind := range guards {
+		h.must(h.Delete(t.Context(), guard(kind)))
+	}
+	planted := h.transported(ipam("v1.0.0"), "4.22.0", 1)[0]
+	h.eventually("the policy is not in force", func() error { return h.Create(t.Context(), planted.DeepCopy()) })
+	h.reports("VersionDegraded", "TransportUnguarded", "is missing")
+	restore()
+	h.reports("VersionDegraded", "TransportUnguarded", "before the admission policy", planted.Name, "delete them")
+	h.untouched(before)
+	h.eventually("an administrator deletes it", func() error { return h.Delete(t.Context(), planted.DeepCopy()) })
+	h.must(operator.Create(t.Context(), planted.DeepCopy()))
+	h.settled("4.22.0-2")
 }
 
 func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {

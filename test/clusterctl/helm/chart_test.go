@@ -143,6 +143,11 @@ func TestChart_InstallUpgradeUninstall(t *testing.T) {
 	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: "capi-installer"}, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment after the uninstallation: %v", err)
 	}
+	for name, written := range map[string]client.Object{"capi-installer-first-start": &corev1.ConfigMap{}, "capi-installer-serving-ca": &corev1.Secret{}} {
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: name}, written); !apierrors.IsNotFound(err) {
+			t.Errorf("%s after the uninstallation: %v", name, err)
+		}
+	}
 }
 
 // firstStart runs the program as the Deployment describes until it has created the ClusterAPI object, and returns the object.
