@@ -197,7 +197,7 @@ func TestStatus_WatchWritesLinesIntoAPipe(t *testing.T) {
 	}
 }
 
-func TestHistory_ComparesStoredVersions(t *testing.T) {
+func TestHistory_ListsStoredVersions(t *testing.T) {
 	cluster, kubeconfig := newStoredCluster(t, "rolling.yaml")
 	if code, stdout, _ := run(t, "history", "--kubeconfig", kubeconfig); code != cli.ExitGood || stdout != "The cluster stores no version.\n" {
 		t.Errorf("exit code %d, stdout %q", code, stdout)
@@ -207,21 +207,10 @@ func TestHistory_ComparesStoredVersions(t *testing.T) {
 	if code != cli.ExitGood {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	for _, want := range []string{"4.22.1-2", "Desired", "1 other change", "4.22.0-1"} {
-		if !strings.Contains(stdout, want) || strings.Contains(stdout, "data.verbosity") {
+	for _, want := range []string{"4.22.1-2", "Desired", "4.22.0-1"} {
+		if !strings.Contains(stdout, want) {
 			t.Errorf("%q not found in\n%s", want, stdout)
 		}
-	}
-	code, stdout, _ = run(t, "history", "--kubeconfig", kubeconfig, "--diff", "4.22.1-2")
-	if code != cli.ExitGood || !strings.Contains(stdout, "4.22.0-1 -> 4.22.1-2") || !strings.Contains(stdout, "data.verbosity") || strings.Contains(stdout, "STARTED") {
-		t.Errorf("exit code %d: %s", code, stdout)
-	}
-	code, _, stderr = run(t, "history", "--kubeconfig", kubeconfig, "--diff", "4.22.0-1")
-	if code != cli.ExitFindings || !strings.Contains(stderr, "versions with differences: 4.22.1-2") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
-	if code, _, stderr := run(t, "history", "--full"); code != cli.ExitUsage || !strings.Contains(stderr, "--full requires --diff") {
-		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	_, stdout, _ = run(t, "history", "--kubeconfig", kubeconfig, "-o", "json")
 	if err := schematest.Validate(schema.History, []byte(stdout)); err != nil {
@@ -264,7 +253,7 @@ func revisionOf(name string, id digest.Digest, image string, objects []*unstruct
 var clusterCommands = []string{"status", "history"}
 
 // changingCommands are the commands whose examples change a cluster or need its API: a script runs each of their examples.
-var changingCommands = []string{"check", "trace", "rollback", "pause", "resume", "override", "set", "clear", "unmanage"}
+var changingCommands = []string{"check", "rollback", "pause", "resume", "override", "set", "clear", "unmanage"}
 
 // TestHelp_ExamplesOfChangingCommandsAreRun looks for the examples in the script of TestAdministrationScripts. Its installer is in
 // OpenShift's namespace, also when the cluster is none of OpenShift.

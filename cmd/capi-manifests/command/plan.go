@@ -34,8 +34,8 @@ their objects, and the images that are not installed with the reason. It also sh
 pods that would be rejected in the strict namespace of manifests/components/restricted
 (PodSecurity "restricted", SCC nonroot-v2): by the library of the API server's PodSecurity
 admission, and by a model of OpenShift's SCC admission. The content ID is the one in the
-status of the ClusterAPI object. Settings of the cluster are given by flags:
-image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var. TLS_MIN_VERSION,
+status of the ClusterAPI object. Settings of the cluster are given by flags, or with --against are those of its ClusterAPI object:
+image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var, the others with --settings. TLS_MIN_VERSION,
 TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster without own settings.
 
 It lists the permissions that the installer lacks to install and remove the objects, with the shipped
@@ -86,6 +86,7 @@ type planFlags struct {
 	platform                                             platformsFlag
 	allowTags, objects                                   bool
 	cluster                                              string
+	installed                                            *planreport.Installed // in cluster; nil without --against
 	variables, unmanaged, overrides, providersNamespaces []string
 	components                                           []v1alpha1.ComponentSettings // of settings
 	signatures                                           signatureFlags
@@ -147,6 +148,16 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if f.cluster != "" {
+		if _, err := f.check(cmd); err != nil {
+			return err
+		}
+		stop, err := f.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	name, number, set, results, err := f.render(cmd)
 	if err != nil {
 		return err
@@ -199,7 +210,7 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	}
 	p.Signatures, p.IgnoredFields = signatures, planreport.IgnoredFields(f.ignored, phases)
 	if f.cluster != "" {
-		err = f.compare(cmd, &p, set, phases, clusterProfileOf(results))
+		err = f.compare(cmd, &p, set, clusterProfileOf(results))
 	} else {
 		p.MissingPermissions, err = f.missingInShippedRoles(phases, clusterProfileOf(results))
 	}
@@ -234,27 +245,52 @@ func (f *planFlags) missingInShippedRoles(phases []revision.Phase, profile extra
 	return planreport.MissingInShipped(phases, f.unmanaged, roles, namespaces, profile)
 }
 
-// compare adds the effects of the phases on the cluster of a kubeconfig to a report, and the permissions that the installer lacks there.
-func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operand.Set, phases []revision.Phase, profile extractor.ClusterProfile) error {
+// open reads the cluster of --against. Flags take precedence over the spec of its ClusterAPI object.
+func (f *planFlags) open(cmd *cobra.Command) (stop func(), err error) {
 	if f.cluster == apiserver.Embedded {
-		return cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
+		return nil, cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
 	}
 	cluster, stop, err := apiserver.Open(cmd.Context(), f.cluster, "", cmd.ErrOrStderr())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer stop()
-	installed, err := planreport.ReadInstalled(cmd.Context(), cluster)
+	if f.installed, err = planreport.ReadInstalled(cmd.Context(), cluster); err != nil {
+		stop()
+		return nil, err
+	}
+	spec := f.installed.ClusterAPI.Spec
+	if len(f.unmanaged) == 0 {
+		f.unmanaged = spec.UnmanagedCRDs
+	}
+	if len(f.overrides) == 0 {
+		for _, override := range spec.ImageOverrides {
+			f.overrides = append(f.overrides, override.Name+"="+string(override.Image))
+		}
+	}
+	return stop, nil
+}
+
+// compare adds the effects of a set on the cluster of --against to a report, and the permissions that the installer lacks there.
+func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operand.Set, profile extractor.ClusterProfile) error {
+	namespaces := planreport.Namespaces(profile, f.providersNamespaces, f.components)
+	namespaces.Operator = cmp.Or(f.installed.Namespace, namespaces.Operator)
+	f.installed.Namespace = namespaces.Operator
+	set, err := f.installed.Reveal(cmd.Context(), set, f.components)
+	if err != nil {
+		cli.Report(cmd.ErrOrStderr(), fmt.Errorf("not comparing values of Secrets: %w", err))
+	}
+	name, number, err := revision.Next(nil, f.release)
 	if err != nil {
 		return err
 	}
-	namespaces := planreport.Namespaces(profile, f.providersNamespaces, f.components)
-	namespaces.Operator = cmp.Or(installed.Namespace, namespaces.Operator)
-	installed.Namespace = namespaces.Operator
-	if err := p.Compare(cmd.Context(), cluster, installed, set, phases, f.unmanaged); err != nil {
+	phases, err := revision.Phases(name, number, set, f.unmanaged)
+	if err != nil {
 		return err
 	}
-	roles, err := planreport.RolesIn(cmd.Context(), cluster)
+	if err := p.Compare(cmd.Context(), f.installed, set, phases, f.unmanaged); err != nil {
+		return err
+	}
+	roles, err := f.installed.Roles(cmd.Context())
 	if err != nil {
 		cli.Report(cmd.ErrOrStderr(), fmt.Errorf("not comparing the installer's permissions: %w", err))
 		return nil
@@ -290,6 +326,9 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	settings, err := release.ReadSettings(f.settings)
 	if err != nil {
 		return operand.Set{}, nil, err
+	}
+	if f.installed != nil && f.settings == "" {
+		settings = release.SettingsOf(f.installed.ClusterAPI.Spec)
 	}
 	f.ignored, f.components, settings.Namespaces = settings.DriftPolicy.IgnoredFields, settings.Components, f.providersNamespaces
 	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir, Settings: settings.Settings}

@@ -42,8 +42,7 @@ Cluster API providers from. Such an image holds a bundle:
   rbac       bundles              ->  the least role that can install them
   check      cluster              ->  whether the installer can be installed, and works
   status     cluster              ->  installed version, progress of the rollout, next steps
-  history    cluster              ->  versions that were installed and their differences
-  trace      installed object     ->  its component, image and file
+  history    cluster              ->  versions that were installed, and their changes
   rollback   cluster              ->  an earlier version requested again
   pause, resume, override, unmanage   change the ClusterAPI object, with the command of kubectl
 
@@ -110,7 +109,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newTrace(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newVersion(v))
 	root.AddCommand(newChanges()...)
 	return root
 }

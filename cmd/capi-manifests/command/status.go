@@ -30,7 +30,7 @@ width. While a version is being installed, its time and the time of the last rol
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
 fact, or a document with -o json or yaml. The last line counts the lines that do not fit on the terminal. Ctrl-C ends the watch with the exit
-code 130; the last report stays on the terminal as a whole. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest or blocked. At rest means
+code 130; the last report stays on the terminal as a whole. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest, blocked or paused. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
 is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
@@ -40,7 +40,7 @@ The exit codes differ from other commands:
 
   0  at rest: the desired version is installed, or neither a ClusterAPI object nor a version exists
   1  rolling out: versions are being installed or removed, or an error is retried
-  2  blocked: an administrator must act, or the installer does not run; the next steps describe the action
+  2  blocked or paused: an administrator must act, or the installer does not run; the next steps describe the action
   3  the API server is unavailable; a retry may succeed
   4  invalid command line or kubeconfig, missing permissions, or no CRD of capi-installer; a retry does not help`
 

@@ -46,13 +46,6 @@ type SignalError struct{ Signal os.Signal }
 
 func (e *SignalError) Error() string { return "stopped: " + e.Signal.String() + " signal received" }
 
-// NotFoundError reports that the searched object does not exist.
-type NotFoundError struct{ Err error }
-
-func (e *NotFoundError) Error() string { return e.Err.Error() }
-
-func (e *NotFoundError) Unwrap() error { return e.Err }
-
 // UsageError reports an invalid command line.
 type UsageError struct{ err error }
 
@@ -95,7 +88,7 @@ func ExitCode(err error) int {
 		return ExitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):
 		return ExitIO
-	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findings.Error](err), isA[*diffreport.DifferencesError](err), isA[*verdict.RejectedError](err), isA[*NotFoundError](err), isA[*planreport.BlockedError](err), isA[*precheck.FailedError](err):
+	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findings.Error](err), isA[*diffreport.DifferencesError](err), isA[*verdict.RejectedError](err), isA[*planreport.BlockedError](err), isA[*precheck.FailedError](err):
 		return ExitFindings
 	}
 	return ExitIO
@@ -142,4 +135,4 @@ func StatusUsage(err error) error {
 }
 
 // exitCodes maps states to exit codes.
-var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2}
+var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2, rollout.Paused: 2}

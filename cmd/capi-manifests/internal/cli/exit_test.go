@@ -41,6 +41,7 @@ func TestExitCode(t *testing.T) {
 		{"a rollout at rest", &rollout.StateError{State: rollout.AtRest}, ExitGood},
 		{"a rollout in progress", &rollout.StateError{State: rollout.RollingOut}, 1},
 		{"a blocked rollout", &rollout.StateError{State: rollout.Blocked}, 2},
+		{"a paused installer", &rollout.StateError{State: rollout.Paused}, 2},
 		{"an invalid command line of status", &statusUsageError{&UsageError{errors.New("unknown flag")}}, ExitInvalid},
 		{"an unavailable API server", &installed.AccessError{Err: errors.New("connection refused")}, ExitIO},
 		{"missing permissions", &installed.AccessError{Err: errors.New("forbidden"), Permanent: true}, ExitInvalid},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history lists the versions that were installed in a cluster, each with the
-// differences from the previous version.
+// Package history lists the versions that were installed in a cluster, each with the components that changed.
 package history
 
 import (
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -48,9 +46,8 @@ type Version struct {
 	Components []string     `json:"components"`
 	// Changes are the changed components since the previous version in the list, in words; nil for the oldest one.
 	Changes []string `json:"changes,omitempty"`
-	// Differences are the differences from the previous stored version; nil for the oldest one, and for a version that is only
-	// recorded.
-	Differences *diffreport.Report `json:"differences,omitempty"`
+	// ImagesJSON is the text of its images.json; empty for a version that is only stored.
+	ImagesJSON string `json:"imagesJSON,omitempty"`
 }
 
 // New lists the versions in the record and the stored ones, each with its changes. Both are sorted, oldest first.
@@ -61,22 +58,15 @@ func New(report rollout.Report, stored []installed.Stored, recorded []record.Ent
 	}
 	versions := []Version{}
 	for i, entry := range recorded {
-		version := Version{Name: entry.Version, Created: entry.Started, Ended: entry.Ended, Result: entry.Result, Reason: entry.Reason, Role: roles[entry.Version], Components: componentNames(entry.Components)}
+		version := Version{Name: entry.Version, Created: entry.Started, Ended: entry.Ended, Result: entry.Result, Reason: entry.Reason, Role: roles[entry.Version], Components: componentNames(entry.Components), ImagesJSON: entry.ImagesJSON}
 		if i > 0 {
 			version.Changes = record.Changes(recorded[i-1], entry)
 		}
 		versions = append(versions, version)
 	}
-	for i, version := range stored {
-		at := slices.IndexFunc(versions, func(v Version) bool { return v.Name == version.Name })
-		if at < 0 {
-			at = len(versions)
+	for _, version := range stored {
+		if !slices.ContainsFunc(versions, func(v Version) bool { return v.Name == version.Name }) {
 			versions = append(versions, Version{Name: version.Name, Created: version.Created, Role: roles[version.Name], Components: componentNames(version.Set.Components())})
-		}
-		if i > 0 {
-			before := stored[i-1]
-			differences := diffreport.New(before.Name, version.Name, diffreport.Providers(before.Set.Operands), diffreport.Providers(version.Set.Operands))
-			versions[at].Differences = &differences
 		}
 	}
 	slices.SortStableFunc(versions, func(a, b Version) int { return b.Created.Compare(a.Created.Time) })
@@ -95,24 +85,6 @@ func componentNames(components []v1alpha1.Component) []string {
 // shownChanges is the number of changed components in the table.
 const shownChanges = 6
 
-// Only returns the report with only one version, which has differences. The error names the versions that have some.
-func (h Report) Only(name string) (Report, error) {
-	var comparable []string
-	for _, version := range h.Versions {
-		switch {
-		case version.Differences == nil:
-		case version.Name == name:
-			return Report{Schema: h.Schema, Versions: []Version{version}}, nil
-		default:
-			comparable = append(comparable, version.Name)
-		}
-	}
-	if len(comparable) == 0 {
-		comparable = []string{"none"}
-	}
-	return Report{}, fmt.Errorf("version %s is not stored with its objects and the ones of a version before; versions with differences: %s", name, strings.Join(comparable, ", "))
-}
-
 // Table writes the list of versions, newest first.
 func (h Report) Table(out *bytes.Buffer) {
 	if len(h.Versions) == 0 {
@@ -120,17 +92,13 @@ func (h Report) Table(out *bytes.Buffer) {
 		return
 	}
 	rows := term.Rows(h.Versions, func(v Version) []string {
-		differences := "-"
-		if v.Differences != nil {
-			differences = diffreport.Counts(v.Differences.Verdict)
-		}
 		changes := v.Changes
 		if changes == nil {
 			changes = v.Components
 		}
-		return []string{term.Printable(v.Name), v.Created.UTC().Format(time.RFC3339), v.duration(), v.result(), differences, term.Printable(text.First(shownChanges, changes))}
+		return []string{term.Printable(v.Name), v.Created.UTC().Format(time.RFC3339), v.duration(), v.result(), term.Printable(text.First(shownChanges, changes))}
 	})
-	term.Columns(out, []string{"VERSION", "STARTED", "DURATION", "RESULT", "DIFFERENCES", "CHANGES"}, rows)
+	term.Columns(out, []string{"VERSION", "STARTED", "DURATION", "RESULT", "CHANGES"}, rows)
 }
 
 // duration is the time until the version was installed or replaced.

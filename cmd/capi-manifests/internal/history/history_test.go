@@ -4,7 +4,6 @@ package history_test
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,46 +16,29 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	record "github.com/capi-installer/capi-installer/install/history"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // stored returns a version that was created on a day of January.
-func stored(t *testing.T, name string, day int, provider, manifests string) installed.Stored {
-	t.Helper()
-	objects, err := yamldoc.Objects([]byte(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
-	component := operand.Operand{Name: "core", Type: extractor.Core, Version: provider, Objects: objects}
+func stored(name string, day int, provider string) installed.Stored {
+	component := operand.Operand{Name: "core", Type: extractor.Core, Version: provider}
 	return installed.Stored{Name: name, Created: metav1.Date(2026, 1, day, 0, 0, 0, 0, time.UTC), Set: operand.Set{Operands: []operand.Operand{component}}}
 }
 
-func TestNew_ComparesEachVersionWithThePrevious(t *testing.T) {
-	const account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: manager, namespace: capi}}\n"
-	const service = "---\n{apiVersion: v1, kind: Service, metadata: {name: webhook, namespace: capi}}\n"
+func TestNew_ListsVersionsThatAreOnlyStored(t *testing.T) {
 	report := history.New(
 		rollout.Report{Versions: []rollout.Version{{Name: "4.22.1-2", Role: rollout.Installed}, {Name: "4.22.2-3", Role: rollout.Desired}}},
 		[]installed.Stored{
-			stored(t, "4.22.0-1", 1, "v1.0.0", account+service), stored(t, "4.22.1-2", 2, "v1.1.0", account), stored(t, "4.22.2-3", 3, "v1.1.0", account),
+			stored("4.22.0-1", 1, "v1.0.0"), stored("4.22.1-2", 2, "v1.1.0"), stored("4.22.2-3", 3, "v1.1.0"),
 		}, nil)
 	var out bytes.Buffer
 	report.Table(&out)
-	want := `VERSION   STARTED               DURATION  RESULT     DIFFERENCES         CHANGES
-4.22.2-3  2026-01-03T00:00:00Z  -         Desired    no differences      core v1.1.0
-4.22.1-2  2026-01-02T00:00:00Z  -         Installed  1 change to review  core v1.1.0
-4.22.0-1  2026-01-01T00:00:00Z  -         -          -                   core v1.0.0
+	want := `VERSION   STARTED               DURATION  RESULT     CHANGES
+4.22.2-3  2026-01-03T00:00:00Z  -         Desired    core v1.1.0
+4.22.1-2  2026-01-02T00:00:00Z  -         Installed  core v1.1.0
+4.22.0-1  2026-01-01T00:00:00Z  -         -          core v1.0.0
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", &out, want)
-	}
-	one, err := report.Only("4.22.1-2")
-	if err != nil || len(one.Versions) != 1 || one.Versions[0].Differences.A != "4.22.0-1" {
-		t.Errorf("got %v, %v", one, err)
-	}
-	for name, has := range map[string]string{"4.22.0-1": "4.22.2-3, 4.22.1-2", "4.21.0-1": "4.22.2-3, 4.22.1-2"} {
-		if _, err := report.Only(name); err == nil || !strings.HasSuffix(err.Error(), "versions with differences: "+has) {
-			t.Errorf("%s: got %v", name, err)
-		}
 	}
 }
 
@@ -67,7 +49,7 @@ func TestNew_ListsVersionsThatAreOnlyRecorded(t *testing.T) {
 		return []v1alpha1.Component{{Name: "core", Version: version}}
 	}
 	report := history.New(rollout.Report{Versions: []rollout.Version{{Name: "4.22.2-3", Role: rollout.Installed}}},
-		[]installed.Stored{stored(t, "4.22.2-3", 3, "v1.2.0", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: manager, namespace: capi}}\n")},
+		[]installed.Stored{stored("4.22.2-3", 3, "v1.2.0")},
 		[]record.Entry{
 			{Version: "4.22.0-1", Revision: 1, Started: at(1, 0), Ended: at(1, 3), Result: record.Installed, Components: with("v1.0.0")},
 			{Version: "4.22.1-2", Revision: 2, Started: at(2, 0), Ended: at(2, 40), Result: record.Replaced, Reason: "Collision", Components: with("v1.1.0")},
@@ -75,10 +57,10 @@ func TestNew_ListsVersionsThatAreOnlyRecorded(t *testing.T) {
 		})
 	var out bytes.Buffer
 	report.Table(&out)
-	want := `VERSION   STARTED               DURATION  RESULT                DIFFERENCES  CHANGES
-4.22.2-3  2026-01-03T00:00:00Z  2m        Installed             -            core v1.1.0 -> v1.2.0
-4.22.1-2  2026-01-02T00:00:00Z  40m       Replaced (Collision)  -            core v1.0.0 -> v1.1.0
-4.22.0-1  2026-01-01T00:00:00Z  3m        Installed             -            core v1.0.0
+	want := `VERSION   STARTED               DURATION  RESULT                CHANGES
+4.22.2-3  2026-01-03T00:00:00Z  2m        Installed             core v1.1.0 -> v1.2.0
+4.22.1-2  2026-01-02T00:00:00Z  40m       Replaced (Collision)  core v1.0.0 -> v1.1.0
+4.22.0-1  2026-01-01T00:00:00Z  3m        Installed             core v1.0.0
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", &out, want)

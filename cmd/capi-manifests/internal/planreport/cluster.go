@@ -88,32 +88,33 @@ func (p Report) Blocked() error {
 
 // Compare adds the effects of a release on a cluster to the report: the actions on objects, and the findings of the installer's preflight.
 // Objects name the installation that owns them, in the namespace of installed.
-func (p *Report) Compare(ctx context.Context, cluster *apiserver.Cluster, installed Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
-	if p.Cluster, err = actions(ctx, cluster, installed, phases, unmanaged); err != nil {
+func (p *Report) Compare(ctx context.Context, installed *Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
+	if p.Cluster, err = installed.actions(ctx, phases, unmanaged); err != nil {
 		return err
 	}
-	p.Preflight, err = findings(ctx, cluster, installed.objects, preflight.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	p.Preflight, err = installed.findings(ctx, preflight.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
 	return err
 }
 
 // actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
 // removed or retained, the objects that would be created, adopted, changed or rejected, the objects of other owners, and the objects of
 // cluster-capi-operator that would stay. It writes nothing.
-func actions(ctx context.Context, cluster *apiserver.Cluster, installed Installed, phases []revision.Phase, unmanaged []string) ([]Action, error) {
+func (i *Installed) actions(ctx context.Context, phases []revision.Phase, unmanaged []string) ([]Action, error) {
 	desired := objectsOf(phases)
-	removed, err := removals(ctx, cluster, installed.objects, desired, unmanaged)
+	removed, err := removals(ctx, i.cluster, i.objects, desired, unmanaged)
 	if err != nil {
 		return nil, err
 	}
 	all := append([]Action{}, removed...)
 	for _, o := range desired {
-		action, err := preview(ctx, cluster, installed.Namespace, o)
+		action, err := preview(ctx, i.cluster, i.Namespace, o)
 		if err != nil {
 			return nil, err
 		}
+		action.Message = i.mask.Text(action.Message)
 		all = append(all, action)
 	}
-	left, err := leftBehind(ctx, cluster, desired)
+	left, err := leftBehind(ctx, i.cluster, desired)
 	return append(all, left...), err
 }
 

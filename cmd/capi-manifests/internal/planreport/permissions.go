@@ -11,7 +11,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/rbac"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -27,11 +26,11 @@ func MissingPermissions(phases []revision.Phase, unmanaged []string, roles []*un
 	return rbac.MinimalRules(objectsOf(phases), rbac.Options{UnmanagedCRDs: unmanaged, ExistingRules: held, Namespaces: namespaces}), nil
 }
 
-// RolesIn returns the roles and bindings of a cluster.
-func RolesIn(ctx context.Context, cluster *apiserver.Cluster) ([]*unstructured.Unstructured, error) {
+// Roles returns the roles and bindings of the cluster.
+func (i *Installed) Roles(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	var roles []*unstructured.Unstructured
 	for _, kind := range []string{object.ClusterRole.Kind, object.ClusterRoleBinding.Kind, object.Role.Kind, object.RoleBinding.Kind} {
-		found, err := cluster.List(ctx, object.ClusterRole.WithVersion("v1").GroupVersion().WithKind(kind), "")
+		found, err := i.cluster.List(ctx, object.ClusterRole.WithVersion("v1").GroupVersion().WithKind(kind), "")
 		if err != nil {
 			return nil, err
 		}

@@ -9,41 +9,29 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// findings returns the findings of the installer's preflight about a release, in a cluster with stored versions.
-func findings(ctx context.Context, cluster *apiserver.Cluster, stored map[string][]*unstructured.Unstructured, release preflight.Release) ([]preflight.Finding, error) {
-	like := &unstructured.Unstructured{}
-	like.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ClusterAPI"))
-	like.SetName(v1alpha1.ClusterAPIName)
-	found, err := cluster.Read(ctx, like)
-	if err != nil {
-		return nil, err
-	}
-	clusterAPI := &v1alpha1.ClusterAPI{}
-	if found != nil {
-		decoded, err := installed.Decode[v1alpha1.ClusterAPI](found)
-		if err != nil {
-			return nil, err
-		}
-		clusterAPI = &decoded[0]
-	}
-	release.Accepted = clusterAPI.Spec.AcceptedRisks
-	if current := clusterAPI.Status.Version(clusterAPI.Status.CurrentVersion); current != nil {
+// findings returns the findings of the installer's preflight about a release.
+func (i *Installed) findings(ctx context.Context, release preflight.Release) ([]preflight.Finding, error) {
+	release.Accepted = i.ClusterAPI.Spec.AcceptedRisks
+	if current := i.ClusterAPI.Status.Version(i.ClusterAPI.Status.CurrentVersion); current != nil {
 		release.Installed = current.Components
 		crds := map[string]*unstructured.Unstructured{}
-		for _, o := range stored[current.Name] {
+		for _, o := range i.objects[current.Name] {
 			if object.IsCRD(o) {
 				crds[o.GetName()] = o
 			}
 		}
 		release.InstalledCRD = func(name string) *unstructured.Unstructured { return crds[name] }
 	}
-	return preflight.Check(ctx, judged{cluster}, release)
+	found, err := preflight.Check(ctx, judged{i.cluster}, release)
+	for at := range found {
+		found[at].Message = i.mask.Text(found[at].Message)
+	}
+	return found, err
 }
 
 // judged is a cluster that the preflight reads.

@@ -4,18 +4,24 @@ package planreport
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/install/masking"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -77,28 +83,37 @@ func instancesOf(ctx context.Context, cluster *apiserver.Cluster, crd *unstructu
 	return 0, nil
 }
 
-// Installed are the stored versions of a cluster.
+// Installed is what a cluster has: the ClusterAPI object and the stored versions.
 type Installed struct {
 	// Namespace is the namespace of the installer; empty if no version is stored.
 	Namespace string
+	// ClusterAPI is the object in the cluster; the zero value if there is none.
+	ClusterAPI v1alpha1.ClusterAPI
+
+	cluster *apiserver.Cluster
 	// objects are the objects of each version.
 	objects map[string][]*unstructured.Unstructured
+	// mask knows the values of Secrets.
+	mask *masking.Mask
 }
 
-// ReadInstalled returns the stored versions of a cluster.
-func ReadInstalled(ctx context.Context, cluster *apiserver.Cluster) (Installed, error) {
-	found := Installed{objects: map[string][]*unstructured.Unstructured{}}
+// ReadInstalled reads a cluster.
+func ReadInstalled(ctx context.Context, cluster *apiserver.Cluster) (*Installed, error) {
+	found := &Installed{cluster: cluster, objects: map[string][]*unstructured.Unstructured{}, mask: &masking.Mask{}}
+	if err := read(ctx, cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"), "", v1alpha1.ClusterAPIName, &found.ClusterAPI); err != nil {
+		return nil, err
+	}
 	var stored []*unstructured.Unstructured
 	for _, label := range []string{v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel} {
 		listed, err := cluster.List(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), label)
 		if err != nil {
-			return Installed{}, err
+			return nil, err
 		}
 		stored = append(stored, listed...)
 	}
 	configMaps, err := installed.Decode[corev1.ConfigMap](stored...)
 	if err != nil {
-		return Installed{}, err
+		return nil, err
 	}
 	versions, err := installed.VersionsIn(configMaps)
 	for _, version := range versions {
@@ -108,4 +123,38 @@ func ReadInstalled(ctx context.Context, cluster *apiserver.Cluster) (Installed, 
 		}
 	}
 	return found, err
+}
+
+// read decodes an object of the cluster, if it exists.
+func read(ctx context.Context, cluster *apiserver.Cluster, kind schema.GroupVersionKind, namespace, name string, into any) error {
+	like := &unstructured.Unstructured{}
+	like.SetGroupVersionKind(kind)
+	like.SetNamespace(namespace)
+	like.SetName(name)
+	found, err := cluster.Read(ctx, like)
+	if err != nil || found == nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, into)
+}
+
+// Reveal returns a set with the values of the Secrets that settings refer to, as the installer applies it. Messages of the report do not have
+// the values. The error names the Secrets that this user may not read, and missing ones: their values are not compared.
+func (i *Installed) Reveal(ctx context.Context, set operand.Set, components []v1alpha1.ComponentSettings) (operand.Set, error) {
+	values, errs := map[string]string{}, []error(nil)
+	for _, key := range (setting.Settings{Components: components}).SecretKeys() {
+		var secret corev1.Secret
+		err := read(ctx, i.cluster, corev1.SchemeGroupVersion.WithKind("Secret"), i.Namespace, key.Name, &secret)
+		value, found := secret.Data[key.Key]
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !found:
+			errs = append(errs, fmt.Errorf("key %q of Secret %s/%s not found", key.Key, i.Namespace, key.Name))
+		default:
+			values[setting.Placeholder(key)] = string(value)
+		}
+	}
+	i.mask.Add(values)
+	return set.Revealed(setting.Secrets{Values: values}), errors.Join(errs...)
 }

@@ -51,8 +51,12 @@ func parseSettings(content []byte) (settings Settings, err error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("want a ClusterAPI object or its spec: %w", err)
 	}
-	settings.Settings, settings.DriftPolicy = setting.Of(spec), spec.DriftPolicy
-	return settings, nil
+	return SettingsOf(spec), nil
+}
+
+// SettingsOf returns the settings in the spec of a ClusterAPI object.
+func SettingsOf(spec v1alpha1.ClusterAPISpec) Settings {
+	return Settings{Settings: setting.Of(spec), DriftPolicy: spec.DriftPolicy}
 }
 
 // CheckSettings returns an error for each setting in a file that does not apply to its bundle. Settings of other components are ignored,

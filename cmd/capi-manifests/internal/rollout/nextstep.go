@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
 	names "github.com/capi-installer/capi-installer/internal/text"
 )
@@ -38,15 +39,27 @@ func stepsOf(from Snapshot, process Process) []Step {
 		return steps
 	}
 	if process.State == Starting && from.empty() {
-		return []Step{} // the installer creates the ClusterAPI object
+		return nil // the installer creates the ClusterAPI object
 	}
-	return append(append(restart(from), reasonSteps(from)...), misspelled(from)...)
+	return slices.Concat(resume(from), restart(from), reasonSteps(from), misspelled(from))
+}
+
+// resume returns the step for a paused installer, with the changes that it would make.
+func resume(from Snapshot) []Step {
+	if from.ClusterAPI == nil || from.ClusterAPI.Spec.InstallerMode != v1alpha1.Paused {
+		return nil
+	}
+	step := Step{Action: "Resume the installer: capi-manifests resume"}
+	if condition := meta.FindStatusCondition(from.ClusterAPI.Status.Conditions, installerProgressing); condition != nil && condition.Reason == string(reason.Paused) {
+		step.Condition, step.Status, step.Reason, step.Since, step.Cause = condition.Type, condition.Status, condition.Reason, condition.LastTransitionTime, condition.Message
+	}
+	return []Step{step}
 }
 
 // restart returns the step for a platform that the installer reads at its next start.
 func restart(from Snapshot) []Step {
 	if !from.platformDiffers() {
-		return []Step{}
+		return nil
 	}
 	return []Step{{
 		Cause:  fmt.Sprintf("The installer was started for another platform than %s, the one in ConfigMap %s.", from.Requested.Platform, from.Requested.ConfigMap),
@@ -88,14 +101,14 @@ func reasonSteps(from Snapshot) []Step {
 			Action: readLog,
 		}}
 	}
-	steps, seen := []Step{}, map[string]bool{}
+	steps, seen := []Step(nil), map[string]bool{}
 	for _, u := range urgent {
 		condition := meta.FindStatusCondition(from.ClusterAPI.Status.Conditions, u.condition)
 		if condition == nil || condition.Status != u.status || seen[condition.Reason] {
 			continue
 		}
 		entry := reason.Of(reason.Reason(condition.Reason))
-		if entry.Step == "" {
+		if entry.Step == "" || entry.Reason == reason.Paused || entry.Reason == reason.InstallerPaused { // the step of resume
 			continue
 		}
 		seen[condition.Reason] = true

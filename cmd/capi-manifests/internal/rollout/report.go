@@ -81,6 +81,8 @@ const (
 	RollingOut State = "RollingOut"
 	// Blocked: the rollout needs an action of an administrator.
 	Blocked State = "Blocked"
+	// Paused: spec.installerMode is Paused, and the installer writes nothing.
+	Paused State = "Paused"
 )
 
 // Report is the data of status, as in schema/status.json.
@@ -189,7 +191,7 @@ func New(from Snapshot) Report {
 		Schema: schema.Status, Installer: process, Mode: string(cluster.Spec.InstallerMode),
 		Current: cluster.Status.CurrentVersion, Desired: cluster.Status.DesiredVersion,
 		Cluster: from.Cluster, LastRolloutSeconds: lastRollout(from.History, cluster.Status.DesiredVersion),
-		Versions: versionsOf(cluster.Status, from.History), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from, process),
+		Versions: versionsOf(cluster.Status, from.History), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: orEmpty(stepsOf(from, process)),
 		Drift: driftOf(from.Events, cluster.CreationTimestamp), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
 		UnmanagedCRDs: orEmpty(cluster.Spec.UnmanagedCRDs), Overrides: orEmpty(cluster.Spec.ImageOverrides),
 		Signatures: orEmpty(cluster.Status.SignatureVerdicts),

@@ -54,6 +54,9 @@ func stateOf(from Snapshot, process Process) (State, string) {
 	if stale(cluster) {
 		return RollingOut, fmt.Sprintf("The installer has not observed generation %d of the spec yet.", cluster.Generation)
 	}
+	if cluster.Spec.InstallerMode == v1alpha1.Paused {
+		return Paused, "The installer is paused. " + pausedAt(cluster)
+	}
 	if unread := cmp.Or(unreadRelease(from), unreported(cluster, process), unreadInput(from)); unread != "" {
 		return RollingOut, unread
 	}
@@ -74,9 +77,6 @@ func stateOf(from Snapshot, process Process) (State, string) {
 	if observed := cluster.Status.ObservedRelease; observed != nil && observed.Version != "" && observed.Version != revision.Release(cluster.Status.CurrentVersion) {
 		summary += fmt.Sprintf("; release %s has the same content", observed.Version)
 	}
-	if cluster.Spec.InstallerMode == v1alpha1.Paused {
-		summary += "; the installer is paused"
-	}
 	return AtRest, summary + "."
 }
 
@@ -94,6 +94,7 @@ func stateOfUninstall(cluster *v1alpha1.ClusterAPI, removing string) (State, str
 // For returns the report of a user who waits for a release: it is not at rest while another one is installed. An empty release is
 // the requested one. A release with the content of the installed version has no version of its own.
 func (r Report) For(release string) Report {
+	release = strings.TrimPrefix(release, "v")
 	if release == "" || r.State != AtRest || cmp.Or(r.Release, revision.Release(r.Current)) == release {
 		return r
 	}
@@ -179,16 +180,18 @@ func blockedBy(cluster *v1alpha1.ClusterAPI) string {
 			}
 		}
 	}
-	if cluster.Spec.InstallerMode != v1alpha1.Paused {
-		return ""
-	}
+	return ""
+}
+
+// pausedAt returns a sentence about the state in which the installer is paused.
+func pausedAt(cluster *v1alpha1.ClusterAPI) string {
 	if !cluster.Status.Settled() {
-		return target + " is not installed, and the installer is paused."
+		return target(cluster.Status) + " is not installed."
 	}
 	if older := older(cluster.Status); older != "" {
-		return fmt.Sprintf("Version %s is not removed, and the installer is paused.", older)
+		return fmt.Sprintf("Version %s is not removed.", older)
 	}
-	return ""
+	return cmp.Or(blockedBy(cluster), progressOf(cluster), fmt.Sprintf("Version %s is installed.", cluster.Status.CurrentVersion))
 }
 
 // target names the desired version for a sentence.
