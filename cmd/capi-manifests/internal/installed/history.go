@@ -7,11 +7,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/history"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
@@ -48,28 +46,6 @@ func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
 		return nil, &AccessError{Subject: "API server " + c.config.Host, Err: err, Permanent: true, NextStep: step}
 	}
 	return versions, nil
-}
-
-// History reads the record of all versions, oldest first; it is empty if the installer has not written one. Errors are of
-// type *AccessError.
-func (c *Cluster) History(ctx context.Context) ([]history.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := c.findNamespace(ctx); err != nil {
-		return nil, err
-	}
-	found, err := c.objects.Resource(configMaps).Namespace(c.Namespace).Get(ctx, history.ConfigMapName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, c.failed(configMaps, c.Namespace, err)
-	}
-	record, err := only[corev1.ConfigMap](found)
-	if err != nil {
-		return nil, err
-	}
-	return history.Parse(record), nil
 }
 
 // VersionsIn decodes the versions in ConfigMaps, in the order of their revision numbers.
