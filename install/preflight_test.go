@@ -345,3 +345,21 @@ func TestUnmanagedCRD_AdoptedIfInstallerFindsItCompatible(t *testing.T) {
 		t.Error("the CRD is not adopted")
 	}
 }
+
+// TestUnmanagedCRD_ManagedAgainAtOnce: the cluster serves the API of OpenShift's checker, and nothing answers.
+func TestUnmanagedCRD_ManagedAgainAtOnce(t *testing.T) {
+	h := newHarness(t)
+	h.installRelease(core(), aws(crd("foreign", "Foreign")))
+	h.unmanaged(foreignCRD)
+	h.eventually("the CRD is released", func() error {
+		if found := ownershipMetadata(h.object(crdKind, "", foreignCRD)); found != nil || h.clusterAPI().Status.DesiredVersion != "4.22.0-2" {
+			return fmt.Errorf("version %s, metadata %v", h.clusterAPI().Status.DesiredVersion, found)
+		}
+		return nil
+	})
+	h.unmanaged()
+	h.settled("4.22.0-3")
+	if len(ownershipMetadata(h.object(crdKind, "", foreignCRD))) == 0 {
+		t.Error("the CRD is not managed")
+	}
+}

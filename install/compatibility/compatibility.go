@@ -164,26 +164,20 @@ func verdictOn(required *apiextensionsv1.CustomResourceDefinition, actual *unstr
 	return out, nil
 }
 
-// Unmet returns the reason why a CompatibilityRequirement does not report its CRD as
-// compatible; empty if it does.
-func (c *Checker) Unmet(ctx context.Context, name string) (string, error) {
+// Unmet returns the reason why a CompatibilityRequirement does not report its CRD as compatible; empty if it does. answered is false if it
+// reports nothing: it does not exist, or the cluster serves the API and runs no checker.
+func (c *Checker) Unmet(ctx context.Context, name string) (why string, answered bool, err error) {
 	requirement := &unstructured.Unstructured{}
 	requirement.SetGroupVersionKind(RequirementVersionKind)
-	err := c.Live.Get(ctx, client.ObjectKey{Name: name}, requirement)
-	if apierrors.IsNotFound(err) {
-		return "CompatibilityRequirement " + name + " not found", nil
+	err = c.Live.Get(ctx, client.ObjectKey{Name: name}, requirement)
+	if client.IgnoreNotFound(err) != nil {
+		return "", false, fmt.Errorf("reading CompatibilityRequirement %s: %w", name, err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("reading CompatibilityRequirement %s: %w", name, err)
+	state, detail := probe.Condition(requirement, probe.Compatible)
+	if state == "" || state == "True" {
+		return "", state != "", nil
 	}
-	switch state, detail := probe.Condition(requirement, probe.Compatible); state {
-	case "True":
-		return "", nil
-	case "":
-		return "CompatibilityRequirement " + name + " has not been checked yet", nil
-	default:
-		return "CompatibilityRequirement " + name + ": Compatible is " + state + ": " + detail, nil
-	}
+	return "CompatibilityRequirement " + name + ": Compatible is " + state + ": " + detail, true, nil
 }
 
 // Forget drops the verdicts for a removed version.

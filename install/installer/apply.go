@@ -173,8 +173,9 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	}
 }
 
-// incompatibility returns the reason why a CRD is not known to be compatible with the
-// version with a revision number; empty if it is.
+// incompatibility returns the reason why a CRD is not known to be compatible with the version with a revision number; empty if it is. Where
+// OpenShift's checker has reported nothing, the installer compares the CRDs: an unmanaged CRD can be managed again before the version with it was
+// checked.
 func (r *Applier) incompatibility(ctx context.Context, s state, crd string, number int64) (string, error) {
 	served, err := r.Checker.Served(ctx)
 	if err != nil {
@@ -185,7 +186,10 @@ func (r *Applier) incompatibility(ctx context.Context, s state, crd string, numb
 		return "", err
 	}
 	if served {
-		return r.Checker.Unmet(ctx, revision.RequirementName(crd, former.number))
+		why, answered, err := r.Checker.Unmet(ctx, revision.RequirementName(crd, former.number))
+		if answered || err != nil {
+			return why, err
+		}
 	}
 	p, err := r.plans.of(former)
 	if err != nil {

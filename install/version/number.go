@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,7 +36,16 @@ func nextVersion(release string, versions, numbered []v1alpha1.Version, stored r
 			return last.Name, last.Revision, nil
 		}
 	}
-	return name, number, nil
+	for err == nil && isTaken(name, existing) {
+		history = append(history, v1alpha1.Version{Name: name, Revision: number})
+		name, number, err = revision.Next(history, release)
+	}
+	return name, number, err
+}
+
+// isTaken reports whether another actor has created a ConfigMap with the name of a version, or of its further ConfigMaps.
+func isTaken(version string, existing []corev1.ConfigMap) bool {
+	return slices.ContainsFunc(existing, func(c corev1.ConfigMap) bool { return c.Name == version || strings.HasPrefix(c.Name, version+".") })
 }
 
 // numberOf returns the revision number of the version whose first ConfigMap this is; 0

@@ -41,6 +41,7 @@ func TestNextVersion(t *testing.T) {
 	continuation.Labels = map[string]string{v1alpha1.RevisionPartLabel: "4.22.0-3"}
 	now := metav1.Now()
 	deleted.DeletionTimestamp = &now
+	foreign := func(name string) corev1.ConfigMap { return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	for name, test := range map[string]struct {
 		versions, numbered []v1alpha1.Version
 		existing           []corev1.ConfigMap
@@ -56,6 +57,7 @@ func TestNextVersion(t *testing.T) {
 		"only the newest ConfigMap is reused":                        {versions: []v1alpha1.Version{{Name: "4.22.0-5", Revision: 5, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-6"},
 		"a continuation is not a version":                            {existing: []corev1.ConfigMap{continuation}, want: "4.22.0-1"},
 		"a ConfigMap of a version in the status":                     {versions: []v1alpha1.Version{{Name: "4.22.0-3", Revision: 3, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-4"},
+		"names that other actors have taken":                         {existing: []corev1.ConfigMap{foreign("4.22.0-1"), foreign("4.22.0-2.1"), foreign("4.22.0-33")}, want: "4.22.0-3"},
 		"a ConfigMap whose name is not a version's":                  {existing: []corev1.ConfigMap{first("settings", same)}, want: "4.22.0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
