@@ -41,8 +41,8 @@ func addPlacement(pod map[string]any, placement v1alpha1.Placement) {
 	for key, value := range placement.NodeSelector {
 		object.EnsureMap(pod, "nodeSelector")[key] = value
 	}
-	for _, toleration := range placement.Tolerations {
-		add(pod, "tolerations", plain(toleration))
+	for _, toleration := range items(placement.Tolerations) {
+		add(pod, "tolerations", toleration)
 	}
 }
 
@@ -56,95 +56,86 @@ func (a *application) deploy(path *field.Path, settings *v1alpha1.DeploymentSett
 		a.errs = append(a.errs, field.Forbidden(path, "the component has no Deployment"))
 		return
 	}
-	for _, change := range podChanges(*settings) {
-		for _, obj := range all {
-			a.change(path.Child(change.field), path.Child(change.field), obj, func(obj *unstructured.Unstructured) error { return change.apply(object.PodSpec(obj)) })
+	for _, change := range changes(*settings) {
+		setting := path.Child(change.field)
+		switch {
+		case !change.isSet:
+		case change.single && len(all) > 1:
+			a.errs = append(a.errs, field.Forbidden(setting, fmt.Sprintf("the component has the Deployments %s; patches can change each one", strings.Join(Deployments(all), ", "))))
+		default:
+			for _, obj := range all {
+				a.change(setting, setting, obj, change.apply)
+			}
 		}
-	}
-	for _, change := range singleChanges(*settings) {
-		if len(all) > 1 {
-			a.errs = append(a.errs, field.Forbidden(path.Child(change.field), fmt.Sprintf("the component has the Deployments %s; patches can change each one", namesOf(all))))
-			continue
-		}
-		a.change(path.Child(change.field), path.Child(change.field), all[0], func(obj *unstructured.Unstructured) error { return change.apply(object.MapAt(obj.Object, "spec")) })
 	}
 }
 
-func namesOf(objects []*unstructured.Unstructured) string {
-	var names []string
-	for _, obj := range objects {
-		names = append(names, obj.GetName())
-	}
-	return strings.Join(names, ", ")
-}
-
-// fieldChange is the effect of one field of the settings on a map.
+// fieldChange is the effect of a field of the settings on a Deployment.
 type fieldChange struct {
 	field string
-	apply func(map[string]any) error
+	isSet bool
+	// single is set for a field of the component's only Deployment.
+	single bool
+	apply  func(deployment *unstructured.Unstructured) error
 }
 
-// podChanges returns the changes of pod specs, for every Deployment of the component.
-func podChanges(s v1alpha1.DeploymentSettings) (changes []fieldChange) {
-	change := func(is bool, field string, apply func(pod map[string]any)) {
-		if is {
-			changes = append(changes, fieldChange{field, func(pod map[string]any) error { apply(pod); return nil }})
-		}
+// changes returns the effects of all fields.
+func changes(s v1alpha1.DeploymentSettings) []fieldChange {
+	type change = func(*unstructured.Unstructured) error
+	inPod := func(apply func(pod map[string]any)) change {
+		return func(obj *unstructured.Unstructured) error { apply(object.PodSpec(obj)); return nil }
 	}
-	change(len(s.NodeSelector) > 0, "nodeSelector", func(pod map[string]any) { addPlacement(pod, v1alpha1.Placement{NodeSelector: s.NodeSelector}) })
-	change(len(s.Tolerations) > 0, "tolerations", func(pod map[string]any) { addPlacement(pod, v1alpha1.Placement{Tolerations: s.Tolerations}) })
-	change(s.Affinity != nil, "affinity", func(pod map[string]any) { pod["affinity"] = plain(s.Affinity) })
-	change(s.PriorityClassName != "", "priorityClassName", func(pod map[string]any) { pod["priorityClassName"] = s.PriorityClassName })
-	change(len(s.ImagePullSecrets) > 0, "imagePullSecrets", func(pod map[string]any) {
-		for _, name := range s.ImagePullSecrets {
-			add(pod, "imagePullSecrets", map[string]any{"name": name})
-		}
-	})
-	return changes
-}
-
-// singleChanges returns the changes of the spec of the component's only Deployment.
-func singleChanges(s v1alpha1.DeploymentSettings) (changes []fieldChange) {
-	if s.Replicas != nil {
-		changes = append(changes, fieldChange{"replicas", func(spec map[string]any) error {
-			spec["replicas"] = int64(*s.Replicas)
-			return nil
-		}})
-	}
-	if len(s.TopologySpreadConstraints) > 0 {
-		changes = append(changes, fieldChange{"topologySpreadConstraints", func(spec map[string]any) error {
-			for _, constraint := range s.TopologySpreadConstraints {
-				add(object.MapAt(spec, "template", "spec"), "topologySpreadConstraints", plain(constraint))
+	added := func(field string, items ...any) change {
+		return inPod(func(pod map[string]any) {
+			for _, item := range items {
+				add(pod, field, item)
 			}
-			return nil
-		}})
+		})
 	}
-	inManager := func(field string, apply func(container map[string]any)) {
-		changes = append(changes, fieldChange{field, func(spec map[string]any) error {
-			container, err := manager(object.MapAt(spec, "template", "spec"))
+	inManager := func(apply func(container map[string]any)) change {
+		return func(obj *unstructured.Unstructured) error {
+			container, err := manager(object.PodSpec(obj))
 			if err == nil {
 				apply(container)
 			}
 			return err
-		}})
+		}
 	}
-	if s.Resources != nil {
-		inManager("resources", func(container map[string]any) {
+	var secrets []any
+	for _, name := range s.ImagePullSecrets {
+		secrets = append(secrets, map[string]any{"name": name})
+	}
+	return []fieldChange{
+		{"nodeSelector", len(s.NodeSelector) > 0, false, inPod(func(pod map[string]any) { addPlacement(pod, v1alpha1.Placement{NodeSelector: s.NodeSelector}) })},
+		{"tolerations", len(s.Tolerations) > 0, false, added("tolerations", items(s.Tolerations)...)},
+		{"affinity", s.Affinity != nil, false, inPod(func(pod map[string]any) { pod["affinity"] = plain(s.Affinity) })},
+		{"priorityClassName", s.PriorityClassName != "", false, inPod(func(pod map[string]any) { pod["priorityClassName"] = s.PriorityClassName })},
+		{"imagePullSecrets", len(secrets) > 0, false, added("imagePullSecrets", secrets...)},
+		{"replicas", s.Replicas != nil, true, func(obj *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(obj.Object, int64(*s.Replicas), "spec", "replicas")
+		}},
+		{"topologySpreadConstraints", len(s.TopologySpreadConstraints) > 0, true, added("topologySpreadConstraints", items(s.TopologySpreadConstraints)...)},
+		{"resources", s.Resources != nil, true, inManager(func(container map[string]any) {
 			for kind, list := range plain(s.Resources).(map[string]any) {
 				for resource, quantity := range list.(map[string]any) {
 					object.EnsureMap(container, "resources", kind)[resource] = quantity
 				}
 			}
-		})
-	}
-	if len(s.Args) > 0 {
-		inManager("args", func(container map[string]any) {
+		})},
+		{"args", len(s.Args) > 0, true, inManager(func(container map[string]any) {
 			for _, argument := range s.Args {
 				setArgument(container, argument)
 			}
-		})
+		})},
 	}
-	return changes
+}
+
+// items returns the items of a list as unstructured JSON.
+func items[T any](list []T) (out []any) {
+	for _, item := range list {
+		out = append(out, plain(item))
+	}
+	return out
 }
 
 // manager returns the container of a pod that runs the provider: its only container, or the one with the usual name.
@@ -300,4 +291,34 @@ func plain(value any) (out any) {
 		return nil // unreachable: the API server has decoded the value from JSON
 	}
 	return out
+}
+
+// Gate is a feature gate that can be set.
+type Gate struct {
+	Name string `json:"name"`
+	// Default is the value in the manifests, "true" or "false".
+	Default string `json:"default"`
+	// Deployment is the name of the Deployment with the argument --feature-gates.
+	Deployment string `json:"deployment"`
+}
+
+// Gates returns the feature gates in the arguments of a component's Deployments.
+func Gates(objects []*unstructured.Unstructured) (gates []Gate) {
+	for _, obj := range deploymentsOf(objects) {
+		for _, container := range object.MapsAt(object.PodSpec(obj), "containers") {
+			for _, gate := range featureGates(container) {
+				name, value, _ := strings.Cut(gate, "=")
+				gates = append(gates, Gate{name, value, obj.GetName()})
+			}
+		}
+	}
+	return gates
+}
+
+// Deployments returns the names of a component's Deployments.
+func Deployments(objects []*unstructured.Unstructured) (names []string) {
+	for _, obj := range deploymentsOf(objects) {
+		names = append(names, obj.GetName())
+	}
+	return names
 }
