@@ -220,10 +220,25 @@ func TestPolicy_InputsOfTheInstaller(t *testing.T) {
 			expect(t, input, "the permission to update ClusterAPI", installerUser, alice, collectorUser, serviceCAUser, "system:kube-controller-manager")
 		})
 	}
+	for verb, attempt := range attempts(t, certificateOf(t, admin)) {
+		if err := attempt(as(t, mallory)); err != nil {
+			t.Errorf("%s of a Secret that the installer does not read: %v", verb, err)
+		}
+	}
 	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cluster-api-installer-images"}}
 	if err := as(t, mallory).Create(t.Context(), elsewhere, client.DryRunAll); err != nil {
 		t.Errorf("in another namespace: %v", err)
 	}
+}
+
+// certificateOf creates the Secret of the lifecycle hooks.
+func certificateOf(t *testing.T, admin client.Client) client.Object {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-lifecycle-hooks"}}
+	if err := client.IgnoreAlreadyExists(admin.Create(t.Context(), secret)); err != nil {
+		t.Fatal(err)
+	}
+	return secret
 }
 
 func TestPolicy_TransportConfigMaps(t *testing.T) {
