@@ -116,8 +116,8 @@ func (k *kubernetes) run(more ...string) *process {
 	container := deployment.Spec.Template.Spec.Containers[0]
 	environment := slices.Clone(k.memory)
 	for _, variable := range container.Env {
-		if from := variable.ValueFrom.ConfigMapKeyRef; from != nil { // the others name the pod; here is none
-			environment = append(environment, variable.Name+"="+configMap.Data[from.Key])
+		if from := variable.ValueFrom; from != nil && from.ConfigMapKeyRef != nil { // the others name the pod and its memory; here is none
+			environment = append(environment, variable.Name+"="+configMap.Data[from.ConfigMapKeyRef.Key])
 		}
 	}
 	arguments := slices.Clone(container.Args)
