@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,11 +30,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/install/lifecyclehook"
 	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/metricsserver"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -60,10 +58,12 @@ type flags struct {
 	healthAddress, metricsAddress, pprofAddress            string
 	metricsCertDir                                         string
 	metricsInsecure, leaderElect, officialAPI              bool
-	createClusterAPI                                       bool
+	createClusterAPI, lifecycleHooks                       bool
 	registryNamespace                                      string
 	namespace                                              string
 	providersNamespaces                                    []string
+	lifecycleHooksAddress                                  string
+	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
 	identity                                               string // in the Lease; empty without --leader-elect
 	registriesConf, registriesD, authFile, signaturePolicy string
@@ -109,7 +109,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
 	set.StringVar(&f.signaturePolicy, "signature-policy", policy.DefaultFile, "policy.json whose signature requirements images must meet; empty for none; the default file may be missing")
 	set.StringVar(&f.registriesD, "registries-d", signature.DefaultLocationsDir, "directory with lookasides of signatures, as in containers-registries.d(5); empty for none; it may be missing")
-	set.StringArrayVar(&f.certsDirs, "certs-dir", transport.CertsDirs, "directory with certificates of registries, in one directory for each host; can be repeated")
+	set.StringArrayVar(&f.certsDirs, "certs-dir", fetch.CertsDirs, "directory with certificates of registries, in one directory for each host; can be repeated")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
 	set.StringVar(&f.impersonate, "as", "", "user to impersonate; the admission policies in manifests/ admit only the installer's service account")
 	set.BoolVar(&f.createClusterAPI, "create-clusterapi", false, "create the ClusterAPI object at the first start in the cluster, with the settings in the file clusterapi.yaml next to images.json if there is one; a release of OpenShift creates it instead")
@@ -119,6 +119,9 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.metricsInsecure, "metrics-insecure", false, "serve /metrics over plain HTTP, without authentication and authorization")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles of memory and processor; 0 for none")
 	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "use the ClusterAPI object of operator.openshift.io and update its status, if the cluster has it")
+	set.BoolVar(&f.lifecycleHooks, "lifecycle-hooks", false, "delay the creation and the upgrade of Clusters with topology while providers are rolled out or unavailable, as a Runtime Extension; see docs/lifecycle-hooks.md")
+	set.StringVar(&f.lifecycleHooksAddress, "lifecycle-hooks-bind-address", ":9443", "address of the server of --lifecycle-hooks")
+	set.DurationVar(&f.lifecycleHooksLimit, "lifecycle-hooks-limit", lifecyclehook.DefaultLimit, "maximum delay of Clusters by a version; then they continue, with an event")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
 	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "duration of a lease that is not renewed")
 	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "time that the leader tries to renew the lease before it gives up")
@@ -170,7 +173,7 @@ func run(ctx context.Context, f *flags) error {
 		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
-		Mask: mask, Namespaces: namespaces,
+		LifecycleHooks: f.hooks(profile), Mask: mask, Namespaces: namespaces,
 	})
 	if err != nil {
 		return err
@@ -233,13 +236,19 @@ func (f *flags) manager(config *rest.Config, namespaces v1alpha1.Namespaces, pro
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
 }
 
+// hooks returns the settings of the lifecycle hooks; nil if they are disabled.
+func (f *flags) hooks(profile *tlsprofile.Profile) *install.LifecycleHooks {
+	if !f.lifecycleHooks {
+		return nil
+	}
+	return &install.LifecycleHooks{Address: f.lifecycleHooksAddress, Limit: f.lifecycleHooksLimit, Profile: profile}
+}
+
 // registries returns the registry configuration of the cluster's nodes.
 func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
-	registries := &registryconfig.Registries{Reader: reader, Namespace: f.registryNamespace, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
-	if f.registriesConf != "" {
-		registries.Conf = &mirror.Files{Conf: f.registriesConf}
+	return &registryconfig.Registries{
+		Reader: reader, Namespace: f.registryNamespace, Conf: f.registriesConf, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir,
 	}
-	return registries
 }
 
 // policies returns the signature policies that images must meet.
@@ -250,15 +259,10 @@ func (f *flags) policies(reader client.Reader, namespace string) *registryconfig
 // fetcher returns a Fetcher that reads only images that the signature policies
 // accept, a few concurrently, each only once.
 func (f *flags) fetcher(registries *registryconfig.Registries, policies *registryconfig.Policies, store *cache.Store) *signature.Verified {
-	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, WrapTransport: instrument}, Layers: store}
+	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, Metrics: fetch.NewMetrics(metrics.Registry)}, Layers: store}
 	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry, LocationsDir: f.registriesD, TempDir: f.cacheDir, Store: store}
 	cached := &cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
 	return &signature.Verified{Verifier: verifier, Next: cached}
-}
-
-// instrument counts the requests to registries.
-func instrument(next http.RoundTripper) http.RoundTripper {
-	return remote.Instrument(metrics.Registry, next)
 }
 
 // awaitAPIServer waits until the API server answers discovery requests: a

@@ -39,7 +39,6 @@ metadata:
 	}
 
 	puller := &fetch.Client{}
-	defer puller.Close()
 	fetcher := remote.Limit(&remote.Registry{Client: puller}, 4)
 	bundles, err := fetcher.Fetch(context.Background(), reference)
 	if err != nil {

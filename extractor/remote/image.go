@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -34,7 +33,7 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 // localBlobs returns a function that reads the layers of a local image. A digest mismatch is an
 // extractor.ErrInvalid, because a retry does not help.
 func localBlobs(image v1.Image) blobs {
-	return func(_ context.Context, _ string, d v1.Descriptor, limit int64, read func(io.Reader) error) error {
+	return func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
 		layer, err := image.LayerByDigest(d.Digest)
 		if err != nil {
 			return err
@@ -44,7 +43,7 @@ func localBlobs(image v1.Image) blobs {
 			return err
 		}
 		defer body.Close()
-		err = fetch.ReadVerified(body, d, limit, read)
+		err = fetch.ReadVerified(body, d, d.Size, read)
 		if _, ok := errors.AsType[*fetch.DigestError](err); ok {
 			return invalid(err)
 		}
@@ -54,22 +53,14 @@ func localBlobs(image v1.Image) blobs {
 
 // blobs reads a layer of an image, as fetch.Image.Blob does: the body returns io.EOF only after
 // it was verified, and read is called again from the start if the body fails.
-type blobs func(ctx context.Context, what string, d v1.Descriptor, limit int64, read func(io.Reader) error) error
+type blobs func(ctx context.Context, step string, d v1.Descriptor, read func(io.Reader) error) error
 
 // imageReader reads the bundles of one image.
 type imageReader struct {
 	limits   Limits
 	readBlob blobs
-	waited   func(time.Duration) // records a wait for other images; may be nil
 	cache    *layerCache
 	reserved int64 // bytes reserved in the cache
-	unstated int64 // bytes of layers whose size the manifest does not state
-}
-
-func (r *imageReader) waitedSince(started time.Time) {
-	if r.waited != nil {
-		r.waited(time.Since(started))
-	}
 }
 
 // readBundles reads the bundles of the image with a verified manifest.
@@ -93,8 +84,8 @@ func (r *imageReader) readBundles(ctx context.Context, raw []byte, origin extrac
 // change the result.
 func (r *imageReader) readFiles(ctx context.Context, m *imageManifest) (extractor.Files, error) {
 	o := overlay.New(r.limits.Contents)
-	for _, layer := range slices.Backward(m.layers) {
-		if err := r.addLayer(ctx, o, layer); err != nil {
+	for n, layer := range slices.Backward(m.layers) {
+		if err := r.addLayer(ctx, o, fmt.Sprintf("layer %d of %d", n+1, len(m.layers)), layer); err != nil {
 			return nil, err
 		}
 		if o.Decided() {
@@ -105,9 +96,9 @@ func (r *imageReader) readFiles(ctx context.Context, m *imageManifest) (extracto
 }
 
 // addLayer adds the next lower layer to an overlay.
-func (r *imageReader) addLayer(ctx context.Context, o *overlay.Overlay, d v1.Descriptor) error {
+func (r *imageReader) addLayer(ctx context.Context, o *overlay.Overlay, step string, d v1.Descriptor) error {
 	before := o.Size()
-	index, err := r.layerIndex(ctx, d)
+	index, err := r.layerIndex(ctx, step, d)
 	if err == nil {
 		err = invalid(o.Add(d.Digest, index))
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -55,7 +54,7 @@ const largeLayer, maxLargeLayers = mib, 4
 // acquire waits until another large layer may be read. The caller must call
 // release.
 func (l *layerCache) acquire(ctx context.Context, d v1.Descriptor) (release func(), err error) {
-	if d.Size >= 0 && d.Size < largeLayer {
+	if d.Size < largeLayer {
 		return func() {}, nil
 	}
 	select {
@@ -154,44 +153,44 @@ func (l *layerCache) save(ctx context.Context, layer v1.Hash, index *overlay.Ind
 }
 
 // layerIndex returns the index of a layer, from the cache or from the image's repository.
-func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay.Index, error) {
+func (r *imageReader) layerIndex(ctx context.Context, step string, d v1.Descriptor) (*overlay.Index, error) {
 	for {
 		if index := r.cache.load(ctx, d.Digest, r.limits.Contents); index != nil {
 			return index, nil
 		}
-		started := time.Now()
 		index, first, err := r.cache.scans.Do(ctx, d.Digest, func(ctx context.Context) (*overlay.Index, error) {
-			return r.scanLayer(ctx, d)
+			return r.scanLayer(ctx, step, d)
 		})
 		if err == nil || first || ctx.Err() != nil {
 			return index, err
 		}
 		// The failure was in the repository of another image; the repository of this image may have the
 		// layer.
-		r.waitedSince(started)
 	}
 }
 
 // scanLayer reads a layer from the image's repository and caches its index.
-func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.Index, error) {
-	started := time.Now()
+func (r *imageReader) scanLayer(ctx context.Context, step string, d v1.Descriptor) (*overlay.Index, error) {
 	release, err := r.cache.acquire(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	r.waitedSince(started)
-	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve(), Waited: r.waited}
+	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve()}
 	var index *overlay.Index
 	var noMemory bool
-	before := r.unstated
-	err = r.readBlob(ctx, "layer", d, r.layerLimit(d), func(body io.Reader) (err error) {
-		index, err = scanner.Scan(ctx, r.counted(d, body, before), sizeOf(d, body))
+	scan := func(body io.Reader) (err error) {
+		index, err = scanner.Scan(ctx, body, d.Size)
 		if noMemory = errors.Is(err, errMemory); noMemory {
 			return nil // the rest of the body is not needed
 		}
 		return err
-	})
+	}
+	err = r.readBlob(ctx, step, d, scan)
+	if err == nil && !noMemory && index.Targets() != nil {
+		scanner.Targets = index.Targets()
+		err = r.readBlob(ctx, step, d, scan)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -201,38 +200,3 @@ func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.
 	r.cache.save(ctx, d.Digest, index, r.limits.Contents)
 	return index, nil
 }
-
-// sizeOf returns the size of a layer in bytes, from the manifest or else from its source; -1 if unknown.
-func sizeOf(d v1.Descriptor, body io.Reader) int64 {
-	if stated, ok := body.(interface{ Size() int64 }); ok && d.Size < 0 {
-		return stated.Size()
-	}
-	return d.Size
-}
-
-// layerLimit returns the limit of a layer in bytes. It includes the limit of all layers if the manifest states no sizes.
-func (r *imageReader) layerLimit(d v1.Descriptor) int64 {
-	if d.Size < 0 {
-		return min(r.limits.Layer, r.limits.Image-r.unstated)
-	}
-	return r.limits.Layer
-}
-
-// counted adds the bytes of a layer to the bytes of the layers before, if the manifest does not state its
-// size.
-func (r *imageReader) counted(d v1.Descriptor, body io.Reader, before int64) io.Reader {
-	if d.Size >= 0 {
-		return body
-	}
-	r.unstated = before
-	return readFunc(func(p []byte) (int, error) {
-		n, err := body.Read(p)
-		r.unstated += int64(n)
-		return n, err
-	})
-}
-
-// readFunc implements io.Reader.
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }

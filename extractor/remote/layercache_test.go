@@ -75,7 +75,7 @@ func TestLayerCache_NoRereadAfterARestart(t *testing.T) {
 			fetches(t, c, reference, nil)
 		}
 	}
-	want := map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 3}
+	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 3, {Method: "GET", Kind: "manifests"}: 3}
 	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -154,10 +154,16 @@ func TestIndex_EncodeDecode(t *testing.T) {
 		}
 		d := m.Layers[0]
 		var p *overlay.Index
-		err = localBlobs(image)(context.Background(), "layer", d, d.Size, func(body io.Reader) (err error) {
-			p, err = overlay.Scanner{Limits: limits}.Scan(context.Background(), body, d.Size)
+		var targets overlay.Targets
+		scan := func(body io.Reader) (err error) {
+			p, err = overlay.Scanner{Limits: limits, Targets: targets}.Scan(context.Background(), body, d.Size)
 			return err
-		})
+		}
+		err = localBlobs(image)(context.Background(), "layer", d, scan)
+		if err == nil && p.Targets() != nil {
+			targets = p.Targets()
+			err = localBlobs(image)(context.Background(), "layer", d, scan)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,11 +65,9 @@ func shipped(t testing.TB, b extractor.Bundle) registry.Layer {
 	return registry.Layer{Entries: filesIn(t, "capi-manifests", b)}
 }
 
-// client returns a Registry for tests, with short retries and separate connections.
-func client(t testing.TB) *Registry {
-	p := &fetch.Client{Retry: fetch.Retry{Backoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond}}
-	t.Cleanup(p.Close)
-	return &Registry{Client: p}
+// client returns a Registry for tests, with short retries.
+func client(testing.TB) *Registry {
+	return &Registry{Client: &fetch.Client{Retry: fetch.Retry{Backoff: time.Millisecond}}}
 }
 
 // filesOf returns the files of an image's bundles, unpacked from its layers.

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
-	"go.podman.io/image/v5/manifest"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
@@ -23,8 +22,6 @@ import (
 type imageManifest struct {
 	layers []v1.Descriptor // from the bottom
 	config v1.Descriptor
-	// schema1 means that the manifest states no sizes, and that the image has no config.
-	schema1 bool
 }
 
 // size returns the stated size of the layers in bytes.
@@ -51,9 +48,9 @@ func parseManifest(raw []byte) (*imageManifest, error) {
 	}
 	switch {
 	case m.SchemaVersion == 1:
-		return parseSchema1(raw)
+		return nil, errors.New("the manifest has the format docker schema 1: push the image again with a manifest of schema version 2")
 	case m.SchemaVersion != 2:
-		return nil, fmt.Errorf("the manifest has schema version %d, want 1 or 2", m.SchemaVersion)
+		return nil, fmt.Errorf("the manifest has schema version %d, want 2", m.SchemaVersion)
 	case m.FSLayers != nil || m.History != nil:
 		return nil, errors.New("the manifest has the fields of schema versions 1 and 2: it is ambiguous")
 	case m.Manifests != nil:
@@ -66,22 +63,6 @@ func parseManifest(raw []byte) (*imageManifest, error) {
 	out := &imageManifest{config: descriptorOf(m.Config)}
 	for _, layer := range m.Layers {
 		out.layers = append(out.layers, descriptorOf(layer))
-	}
-	return out, nil
-}
-
-// parseSchema1 parses a manifest of schema 1 with the code of containers/image. Layers without content ("throwaway") are left
-// out: c/storage does not unpack them, even if they have content.
-func parseSchema1(raw []byte) (*imageManifest, error) {
-	m, err := manifest.Schema1FromManifest(raw)
-	if err != nil {
-		return nil, fmt.Errorf("parsing the manifest of schema version 1: %w; push the image again with a manifest of schema version 2", err)
-	}
-	out := &imageManifest{schema1: true}
-	for _, layer := range m.LayerInfos() {
-		if !layer.EmptyLayer {
-			out.layers = append(out.layers, v1.Descriptor{Digest: hashOf(layer.Digest), Size: layer.Size})
-		}
 	}
 	return out, nil
 }
@@ -103,13 +84,13 @@ func hashOf(d digest.Digest) v1.Hash {
 
 // checkManifest compares the sizes in a manifest with the limits, up to the first invalid layer.
 func (r *imageReader) checkManifest(m *imageManifest) error {
-	errs := []error{invalid(overlay.CheckLimit("layers", len(m.layers), r.limits.Layers))}
-	if !m.schema1 {
-		errs = append(errs, invalid(errors.Join(checkBlob("config", m.config, math.MaxInt64), checkConfig(m.config.MediaType))))
+	errs := []error{
+		invalid(overlay.CheckLimit("layers", len(m.layers), r.limits.Layers)),
+		invalid(errors.Join(checkBlob("config", m.config, math.MaxInt64), checkConfig(m.config.MediaType))),
 	}
 	sum := m.size()
 	for _, layer := range m.layers {
-		if err := r.checkLayer(layer, m.schema1); err != nil {
+		if err := r.checkLayer(layer); err != nil {
 			errs = append(errs, &extractor.Error{Layer: layer.Digest.String(), Err: invalid(err)})
 			sum = 0
 			break
@@ -118,15 +99,15 @@ func (r *imageReader) checkManifest(m *imageManifest) error {
 	return errors.Join(append(errs, invalid(overlay.CheckLimit("bytes of all layers", sum, r.limits.Image)))...)
 }
 
-// checkLayer also rejects encrypted layers. The bytes of a layer, not its media type, determine its format and compression,
-// as in other unpackers.
-func (r *imageReader) checkLayer(d v1.Descriptor, schema1 bool) error {
-	if schema1 {
-		return checkDigest("layer", d)
-	}
+// checkLayer also rejects encrypted and foreign layers. The bytes of a layer, not its media type, determine its format and
+// compression, as in other unpackers.
+func (r *imageReader) checkLayer(d v1.Descriptor) error {
 	err := checkBlob("layer", d, r.limits.Layer)
 	if strings.Contains(strings.ToLower(string(d.MediaType)), "encrypted") {
 		err = errors.Join(err, fmt.Errorf("the layer is encrypted (media type %q)", d.MediaType))
+	}
+	if len(d.URLs) > 0 {
+		err = errors.Join(err, fmt.Errorf("the layer is a foreign layer, with URLs outside of the registry (media type %q): push the image with the layer", d.MediaType))
 	}
 	return err
 }

@@ -18,8 +18,11 @@ import (
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+	ggcrtypes "github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	podman "go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -61,31 +64,43 @@ func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 	return bundles, nil
 }
 
-// Open opens an image and returns its verified manifest. For an index, it returns the manifest of the
-// image for Platform. It returns the same errors as Fetch.
-func (r *Registry) Open(ctx context.Context, reference string) (*fetch.Image, []byte, error) {
-	image, raw, err := r.open(ctx, reference)
-	return image, raw, withOrigin(err, reference, "")
-}
-
-func (r *Registry) open(ctx context.Context, reference string) (*fetch.Image, []byte, error) {
-	image, err := r.client().Open(ctx, reference)
-	if err != nil {
-		return nil, nil, err
-	}
-	raw, err := manifestOf(ctx, image, r.Platform, r.Limits.withDefaults())
-	return image, raw, err
-}
-
 func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	limits := r.Limits.withDefaults()
-	image, raw, err := r.open(ctx, reference)
+	image, err := r.client().Open(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	raw, _, err := r.manifestOf(ctx, image)
 	if err != nil {
 		return nil, err
 	}
 	fetch.MeterOf(ctx).Size.Store(imageSize(raw))
-	reader := &imageReader{limits: limits, readBlob: image.Blob, waited: image.Waited, cache: r.layers.withStore(r.Layers)}
+	reader := &imageReader{limits: limits, readBlob: image.Blob, cache: r.layers.withStore(r.Layers)}
 	return reader.readBundles(ctx, raw, extractor.Origin{Image: reference})
+}
+
+// Check calls check with the image at each of its sources, and its payload reference, until it returns nil. Of an index it is the
+// image for Platform, as on nodes. lookasides is a registries.d directory with the locations of signatures. Its errors are the errors
+// of Fetch.
+func (r *Registry) Check(ctx context.Context, reference, lookasides string, check func(context.Context, *podman.UnparsedImage, types.ImageReference) error) error {
+	image, err := r.client().Open(ctx, reference)
+	if err != nil {
+		return withOrigin(err, reference, "")
+	}
+	defer image.Close()
+	image.UseLookasides(lookasides)
+	_, instance, err := r.manifestOf(ctx, image)
+	if err != nil {
+		return withOrigin(err, reference, "")
+	}
+	named, err := image.Reference()
+	if err != nil {
+		return err
+	}
+	return image.Each(ctx, "signatures", func(ctx context.Context, from types.ImageSource) error {
+		return check(ctx, podman.UnparsedInstance(from, instance), named)
+	})
 }
 
 func (r *Registry) client() *fetch.Client {
@@ -95,25 +110,26 @@ func (r *Registry) client() *fetch.Client {
 	return r.Client
 }
 
-// manifestOf returns the verified manifest of an image or, for an index, of its image for the
-// platform.
-func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, limits Limits) ([]byte, error) {
-	raw, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, limits.Manifest)
+// manifestOf returns the verified manifest of an image or, for an index, of its image for Platform with the digest.
+func (r *Registry) manifestOf(ctx context.Context, image *fetch.Image) (raw []byte, instance *digest.Digest, err error) {
+	limit := r.Limits.withDefaults().Manifest
+	raw, err = image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, limit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	index, err := parseIndex(raw)
 	if err != nil || index == nil {
-		return raw, invalid(err)
+		return raw, nil, invalid(err)
 	}
-	child, err := pickPlatform(raw, index, platform)
+	child, err := pickPlatform(raw, index, r.Platform)
 	if err == nil {
-		err = errors.Join(checkManifestDigest(child), checkBlob("manifest", child, limits.Manifest))
+		err = errors.Join(checkManifestDigest(child), checkBlob("manifest", child, limit))
 	}
 	if err != nil {
-		return nil, invalid(fmt.Errorf("reading the index: %w", err))
+		return nil, nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}
-	return image.Manifest(ctx, "manifest"+forPlatform(child), child, limits.Manifest)
+	raw, err = image.Manifest(ctx, "manifest"+forPlatform(child), child, limit)
+	return raw, new(digest.Digest(child.Digest.String())), err
 }
 
 // imageSize returns the size of the layers of an image and of its manifest in bytes; the config is not read.
@@ -129,7 +145,7 @@ func imageSize(raw []byte) int64 {
 func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	var index struct {
 		SchemaVersion int64                  `json:"schemaVersion"`
-		MediaType     types.MediaType        `json:"mediaType"`
+		MediaType     ggcrtypes.MediaType    `json:"mediaType"`
 		Manifests     []imagespec.Descriptor `json:"manifests"`
 		Layers        json.RawMessage        `json:"layers"`
 		FSLayers      json.RawMessage        `json:"fsLayers"`

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -88,7 +88,7 @@ func TestRegistry_DownloadsARepeatedLayerOnce(t *testing.T) {
 			t.Errorf("%s was asked for %d times", path, n)
 		}
 	}
-	want := map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 1, {Method: "GET", Kind: "blobs"}: 3}
+	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 1, {Method: "GET", Kind: "manifests"}: 1, {Method: "GET", Kind: "blobs"}: 3}
 	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -198,28 +198,34 @@ func (f fetcherFunc) Fetch(ctx context.Context, reference string) ([]extractor.B
 	return f(ctx, reference)
 }
 
-func TestInstrument_CountsRequestsAndBytes(t *testing.T) {
+func TestMetrics_CountRequestsAndBytes(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, shipped(t, aws(manifests))))
 	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Times: 1})
 	metrics := prometheus.NewPedanticRegistry()
 	c := client(t)
-	c.Client.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) }
-	fetches(t, c, reference, from(aws(manifests), reference))
-	c = client(t)
-	c.Client.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) } // the same metrics again
+	c.Client.Metrics = fetch.NewMetrics(metrics)
 	fetches(t, c, reference, from(aws(manifests), reference))
 	want := strings.ReplaceAll(`
-# HELP capi_installer_registry_requests_total Requests to registries and their token servers, by host, HTTP status ("error" if there was none) and kind.
+# HELP capi_installer_registry_failures_total Failed reads from registries, by registry and HTTP status ("error" if there was none).
+# TYPE capi_installer_registry_failures_total counter
+capi_installer_registry_failures_total{code="503",host="HOST"} 1
+# HELP capi_installer_registry_requests_total Requests to registries and their token servers, by registry and kind.
 # TYPE capi_installer_registry_requests_total counter
-capi_installer_registry_requests_total{code="200",host="HOST",kind="blobs"} 2
-capi_installer_registry_requests_total{code="200",host="HOST",kind="manifests"} 2
-capi_installer_registry_requests_total{code="503",host="HOST",kind="manifests"} 1
+capi_installer_registry_requests_total{host="HOST",kind="blobs"} 1
+capi_installer_registry_requests_total{host="HOST",kind="manifests"} 2
+capi_installer_registry_requests_total{host="HOST",kind="ping"} 4
 `, "HOST", reg.Host())
-	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "capi_installer_registry_requests_total"); err != nil {
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "capi_installer_registry_requests_total", "capi_installer_registry_failures_total"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.ToFloat64(Instrument(metrics, nil).(*instrumentedTransport).bytes.WithLabelValues(reg.Host(), "blobs")); n < 300 {
-		t.Errorf("%v bytes of blobs were counted", n)
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "capi_installer_registry_received_bytes_total" && family.GetMetric()[0].GetCounter().GetValue() < 300 {
+			t.Errorf("bytes: %v", family)
+		}
 	}
 }

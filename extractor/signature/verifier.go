@@ -15,18 +15,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/internal/lru"
+	"github.com/capi-installer/capi-installer/internal/scratch"
 )
 
 // Verified is a Fetcher that calls Next for images that the policy accepts. For other images the error is or wraps an
@@ -53,8 +62,8 @@ func (v *Verified) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 // independent of the source. Only signatures of the image itself count, not signatures of an index that lists it. The
 // sources of the image are tried in order, until one has signatures that the policy accepts.
 //
-// An acceptance is cached by reference, policy and signatures. After RecheckAfter the signatures are read again; if
-// that fails, the acceptance remains valid. Rejections are evaluated again when the signatures change.
+// An acceptance is cached by reference and policy. After RecheckAfter the signatures are read again; if that fails, the
+// acceptance remains valid.
 type Verifier struct {
 	// Policy returns the current policy; nil means that every image is accepted.
 	Policy func(context.Context) (*policy.Policy, error)
@@ -67,15 +76,14 @@ type Verifier struct {
 	// RecheckAfter is how long the signatures of an accepted image are not read again; 0 means an hour.
 	RecheckAfter time.Duration
 
-	// Store stores the signatures of accepted images, so that they are accepted after a restart while their sources are
-	// unavailable; nil means that none are stored.
+	// Store stores which policy accepted an image, so that it is accepted after a restart while its sources are
+	// unavailable; nil means that nothing is stored.
 	Store Store
 
 	verdicts verdicts
 }
 
-// Store stores the signatures of images, by the digests of their references. Like the bundles in it, they are trusted:
-// Save is called only with signatures that the policy accepted at that time. Every Load is followed by an evaluation.
+// Store stores the acceptance of images, by the digests of their references. Like the bundles in it, it is trusted.
 type Store interface {
 	LoadSignatures(ctx context.Context, image digest.Digest) (data []byte, found bool)
 	SaveSignatures(ctx context.Context, image digest.Digest, data []byte)
@@ -86,10 +94,10 @@ const (
 	maxVerdicts  = 4096
 )
 
-// verdictKey identifies a verdict. Signatures is empty for the verdict on all sources.
+// verdictKey identifies a verdict.
 type verdictKey struct {
-	reference          string
-	policy, signatures digest.Digest
+	reference string
+	policy    digest.Digest
 }
 
 // verdicts are the verdicts on all images.
@@ -126,9 +134,9 @@ func (v *Verifier) Verify(ctx context.Context, reference string) error {
 	if known && before.err == nil && before.fresh(v.recheckAfter()) {
 		return nil
 	}
-	accepted, err := v.verify(ctx, p, reference)
+	err = v.verify(ctx, p, reference)
 	if untrusted, ok := errors.AsType[*extractor.UntrustedError](err); ok && untrusted.Undecided {
-		if !known && v.acceptsStored(ctx, p, reference) {
+		if !known && v.stored(ctx, key) {
 			before, known = verdict{}, true // older than any limit: the next call reads the signatures again
 			v.verdicts.Add(key, before, 1, maxVerdicts)
 		}
@@ -139,8 +147,31 @@ func (v *Verifier) Verify(ctx context.Context, reference string) error {
 		return err
 	}
 	v.verdicts.Add(key, verdict{err, time.Now()}, 1, maxVerdicts)
-	v.save(ctx, reference, accepted)
+	v.save(ctx, key, err == nil)
 	return err
+}
+
+// save stores whether the policy accepts an image.
+func (v *Verifier) save(ctx context.Context, key verdictKey, accepted bool) {
+	image, err := name.NewDigest(key.reference)
+	if err != nil || v.Store == nil {
+		return
+	}
+	data := []byte("rejected")
+	if accepted {
+		data = []byte(key.reference + " " + key.policy.String())
+	}
+	v.Store.SaveSignatures(ctx, digest.Digest(image.DigestStr()), data)
+}
+
+// stored reports whether the policy accepted an image before a restart.
+func (v *Verifier) stored(ctx context.Context, key verdictKey) bool {
+	image, err := name.NewDigest(key.reference)
+	if err != nil || v.Store == nil {
+		return false
+	}
+	data, found := v.Store.LoadSignatures(ctx, digest.Digest(image.DigestStr()))
+	return found && string(data) == key.reference+" "+key.policy.String()
 }
 
 // Verdict returns the verdict of the current policy on an image at the last Verify. It reads no signatures.
@@ -171,74 +202,121 @@ func (v *Verifier) Verdict(ctx context.Context, reference string) v1alpha1.Signa
 
 func (v *Verifier) recheckAfter() time.Duration { return cmp.Or(v.RecheckAfter, recheckAfter) }
 
-// verify tries the sources of an image in order, and returns the evidence that the policy accepts.
-func (v *Verifier) verify(ctx context.Context, p *policy.Policy, reference string) (evidence, error) {
-	image, manifest, err := v.Registry.Open(ctx, reference)
-	if errors.Is(err, extractor.ErrInvalid) {
-		return evidence{}, err
-	}
+// verify evaluates the policy with the signatures at each source of an image, until it accepts the image.
+func (v *Verifier) verify(ctx context.Context, p *policy.Policy, reference string) error {
+	dir, err := v.locations()
 	if err != nil {
-		return evidence{}, undecided(err)
+		return undecided(fmt.Errorf("reading the locations of signatures: %w", err))
 	}
-	locations, err := v.locations()
+	defer os.RemoveAll(dir)
+	err = v.Registry.Check(ctx, reference, dir, func(ctx context.Context, image *image.UnparsedImage, named types.ImageReference) error {
+		return check(ctx, p, image, named)
+	})
+	logr.FromContextOrDiscard(ctx).Info("Checked the signatures of an image", "image", reference, "accepted", err == nil, "scope", p.Scope(reference))
+	switch {
+	case err == nil, errors.Is(err, extractor.ErrInvalid):
+		return err
+	case allRejected(err):
+		return rejected(p, reference, err)
+	}
+	return undecided(err)
+}
+
+// allRejected reports whether the policy rejects an image with the signatures at each source.
+func allRejected(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each joined error counts
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !allRejected(err) })
+	}
+	return errors.As(err, new(*policy.RejectedError))
+}
+
+// check reads the signatures of an image and evaluates the policy. Only the rejection by the policy is a *fetch.Rejection.
+func check(ctx context.Context, p *policy.Policy, unparsed *image.UnparsedImage, named types.ImageReference) error {
+	manifest, _, err := unparsed.Manifest(ctx)
 	if err != nil {
-		return evidence{}, undecided(err)
+		return err
 	}
-	in := policy.Image{Reference: reference, Manifest: manifest, TempDir: v.TempDir}
-	var refusals, failures []error
-	sources := image.HealthySources()
-	for n, source := range sources {
-		signatures, err := v.verifyFrom(ctx, p, locations, in, image.From(source, n == len(sources)-1), source)
-		switch {
-		case err == nil:
-			return evidence{Manifest: manifest, Signatures: signatures}, nil
-		case errors.As(err, new(*policy.RejectedError)):
-			refusals = append(refusals, fmt.Errorf("%s: %w", source.Image.Context().Name(), err))
-		default:
-			failures = append(failures, err)
+	signatures, err := unparsed.UntrustedSignatures(ctx)
+	if err != nil {
+		return err
+	}
+	types := map[string]bool{}
+	for _, signature := range signatures {
+		if attachment, ok := signature.(interface{ UntrustedMIMEType() string }); ok {
+			types[attachment.UntrustedMIMEType()] = true
 		}
 	}
-	if len(failures) > 0 {
-		return evidence{}, undecided(errors.Join(append(failures, refusals...)...))
+	if len(signatures) == 0 {
+		return reject("signature not found: the repository has no signature in the tag %s, and registries.d names no other place with a signature; %s", AttachmentTag(digest.FromBytes(manifest)), bundles)
 	}
-	return evidence{}, rejected(p, reference, errors.Join(refusals...))
+	err = p.Evaluate(ctx, image.UnparsedInstanceWithReference(unparsed, named))
+	rejected, ok := errors.AsType[*policy.RejectedError](err)
+	switch {
+	case ok && len(types) > 0 && !types[policy.MediaTypeSigstore]:
+		return reject("%w: the tag %s has only attachments of the types %s; %s", rejected, AttachmentTag(digest.FromBytes(manifest)), strings.Join(slices.Sorted(maps.Keys(types)), ", "), bundles)
+	case ok:
+		return &fetch.Rejection{Err: rejected}
+	}
+	return err
 }
 
-func (v *Verifier) locations() (Locations, error) {
+// bundles is the advice for the most common cause: cosign 3 writes signatures that nodes do not read.
+const bundles = "signatures in the bundle format, the default of cosign 3, are read neither by this program nor by the nodes of a cluster: " +
+	"sign the image with \"capi-manifests sign\", or with \"cosign sign --new-bundle-format=false --use-signing-config=false\""
+
+func reject(format string, args ...any) error {
+	return &fetch.Rejection{Err: &policy.RejectedError{Reason: fmt.Errorf(format, args...).Error()}}
+}
+
+// AttachmentTag returns the tag that cosign, podman and skopeo give the sigstore signatures of an image in its
+// repository: sha256-<hex>.sig.
+func AttachmentTag(manifest digest.Digest) string {
+	return strings.ReplaceAll(manifest.String(), ":", "-") + ".sig"
+}
+
+// DefaultLocationsDir is the directory of the nodes' locations.
+const DefaultLocationsDir = "/etc/containers/registries.d"
+
+// locations writes a registries.d directory for the library: the files of LocationsDir. It reads sigstore signatures by default:
+// the nodes of OpenShift do so by files that the pod of the installer does not have.
+func (v *Verifier) locations() (dir string, err error) {
+	files, _ := filepath.Glob(filepath.Join(v.LocationsDir, "*.yaml")) // the pattern is valid
 	if v.LocationsDir == "" {
-		return Locations{}, nil
+		files = nil
 	}
-	return ReadLocations(v.LocationsDir)
+	const key = "default-docker"
+	contents, found := map[string][]byte{}, false
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		var content map[string]any
+		if err := yaml.Unmarshal(data, &content); err != nil {
+			return "", fmt.Errorf("reading %s: %w", file, err)
+		}
+		if locations, ok := content[key].(map[string]any); ok {
+			found = true
+			contents[filepath.Base(file)], err = yaml.Marshal(withAttachments(content, key, locations))
+		} else {
+			contents[filepath.Base(file)] = data
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if !found {
+		contents["capi-installer-default.yaml"] = []byte(key + ": {use-sigstore-attachments: true}\n")
+	}
+	return scratch.Dir(v.TempDir, "signatures-", contents)
 }
 
-// verifyFrom evaluates the policy with the signatures of one source, and returns them. The error is a
-// *policy.RejectedError if the policy does not accept the image.
-func (v *Verifier) verifyFrom(ctx context.Context, p *policy.Policy, locations Locations, in policy.Image, image *fetch.Image, source mirror.Source) ([]policy.Signature, error) {
-	found, err := locations.read(ctx, image, source, digest.FromBytes(in.Manifest))
-	if err != nil {
-		return nil, err
+func withAttachments(content map[string]any, key string, locations map[string]any) map[string]any {
+	if _, set := locations["use-sigstore-attachments"]; !set {
+		locations["use-sigstore-attachments"] = true
 	}
-	in.Signatures = found.signatures
-	key := verdictKey{in.Reference, p.Digest(), digestOf(in.Signatures)}
-	if before, known := v.verdicts.Get(key); known && before.fresh(v.recheckAfter()) {
-		return in.Signatures, found.named(before.err)
-	}
-	err = p.Evaluate(ctx, in)
-	if err == nil || errors.As(err, new(*policy.RejectedError)) {
-		v.verdicts.Add(key, verdict{err, time.Now()}, 1, maxVerdicts)
-		logr.FromContextOrDiscard(ctx).Info("Checked the signatures of an image", "image", in.Reference, "source", source.Image.Context().Name(),
-			"signatures", len(in.Signatures), "accepted", err == nil, "scope", p.Scope(in.Reference))
-	}
-	return in.Signatures, found.named(err)
-}
-
-// digestOf returns a digest of a list of signatures.
-func digestOf(signatures []policy.Signature) digest.Digest {
-	var all []byte
-	for _, signature := range signatures {
-		all = append(all, digest.FromBytes(signature)...)
-	}
-	return digest.FromBytes(all)
+	content[key] = locations
+	return content
 }
 
 func undecided(err error) error { return &extractor.UntrustedError{Undecided: true, Err: err} }

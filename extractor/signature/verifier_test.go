@@ -15,6 +15,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	gcrremote "github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 
@@ -31,7 +34,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
@@ -68,7 +70,7 @@ type fixture struct {
 	image     v1.Image
 	reference string
 	policy    *policy.Policy
-	rules     *mirror.Rules
+	conf      string // registries.conf
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -79,9 +81,8 @@ func newFixture(t *testing.T) *fixture {
 	f.policy = f.signedBy(f.key)
 	client := &fetch.Client{
 		Retry:    fetch.Retry{Attempts: 1},
-		Settings: func(context.Context) (fetch.Settings, error) { return fetch.Settings{Mirrors: f.rules}, nil },
+		Settings: func(context.Context) (fetch.Settings, error) { return fetch.Settings{RegistriesConf: f.conf}, nil },
 	}
-	t.Cleanup(client.Close)
 	f.Verifier = &Verifier{
 		Policy:   func(context.Context) (*policy.Policy, error) { return f.policy, nil },
 		Registry: &remote.Registry{Client: client}, TempDir: t.TempDir(), RecheckAfter: time.Nanosecond,
@@ -185,7 +186,7 @@ func TestVerifier_AcceptsASignature(t *testing.T) {
 
 func TestVerifier_RejectsAnUnsignedImage(t *testing.T) {
 	f := newFixture(t)
-	f.rejected(`scope "default" of policy.json`, f.Host()+"/providers/aws: signature not found", AttachmentTag(digestOfImage(t, f.image)))
+	f.rejected(`scope "default" of policy.json`, f.Host()+": signature not found", AttachmentTag(digestOfImage(t, f.image)))
 }
 
 func TestVerifier_RejectsASignatureForAnotherDigest(t *testing.T) {
@@ -319,9 +320,9 @@ func (f *fixture) mirrored(also string) *registry.Registry {
 	f.Helper()
 	at := registry.New(f.T, registry.Options{Address: "127.0.0.2:0"})
 	at.MustPush(f.T, "copies/aws", f.image)
-	var err error
-	f.rules, err = mirror.Parse(f.TempDir(), fmt.Appendf(nil, "[[registry]]\nlocation = %q\n%s\n[[registry.mirror]]\nlocation = %q\n", f.Host()+"/providers", also, at.Host()+"/copies"))
-	if err != nil {
+	f.conf = filepath.Join(f.TempDir(), "registries.conf")
+	text := fmt.Appendf(nil, "[[registry]]\nlocation = %q\n%s\n[[registry.mirror]]\nlocation = %q\n", f.Host()+"/providers", also, at.Host()+"/copies")
+	if err := os.WriteFile(f.conf, text, 0o600); err != nil {
 		f.Fatal(err)
 	}
 	return at
@@ -336,10 +337,10 @@ func TestVerifier_MirrorWithoutSignatures(t *testing.T) {
 	f.accepted() // with the signature of the image's own registry
 	f.verdicts = *new(verdicts)
 	f.Fail(registry.Fault{Status: http.StatusServiceUnavailable})
-	f.undecided(at.Host() + "/copies/aws: signature not found")
+	f.undecided(at.Host() + ": signature not found")
 	f.Heal()
 	f.mirrored("blocked = true")
-	f.rejected("/copies/aws: signature not found")
+	f.rejected(": signature not found")
 }
 
 func TestVerifier_MirrorWithSignatures(t *testing.T) {
@@ -409,37 +410,20 @@ func TestVerifier_Verdict(t *testing.T) {
 	verdict(v1alpha1.VerdictNotEnforced, "", "")
 }
 
-// TestVerifier_NamesTheBundleFormat: cosign 3 signs with referrers in the bundle format, that the nodes do not read.
+// TestVerifier_NamesTheBundleFormat: cosign 3 signs in the bundle format, that the nodes do not read: as a referrer, or in the tag.
 func TestVerifier_NamesTheBundleFormat(t *testing.T) {
 	f := newFixture(t)
-	index := mutate.IndexMediaType(mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
-		Add: registry.MustImage(t, registry.Layer{Txtar: "-- bundle.json --\n"}), Descriptor: v1.Descriptor{ArtifactType: "application/vnd.dev.sigstore.bundle.v0.3+json"},
-	}), types.OCIImageIndex)
-	digest := string(digestOfImage(t, f.image))
-	raw, err := index.RawManifest()
+	tag := AttachmentTag(digestOfImage(t, f.image))
+	f.rejected("signature not found: the repository has no signature in the tag "+tag, "cosign sign --new-bundle-format=false --use-signing-config=false")
+	const bundle = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	attachment, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{Layer: static.NewLayer([]byte("{}"), bundle)})
+	if err == nil {
+		_, err = f.PushTag("providers/aws", tag, attachment)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	const says = "it has a signature in the bundle format"
-	t.Run("tag", func(t *testing.T) {
-		if _, err := f.PushTag("providers/aws", strings.Replace(digest, ":", "-", 1), index); err != nil {
-			t.Fatal(err)
-		}
-		f.Fail(registry.Fault{Path: "/referrers/", Status: http.StatusNotFound})
-		f.rejected(says, "the repository has no tag "+AttachmentTag(digestOfImage(t, f.image)), "cosign sign --new-bundle-format=false --use-signing-config=false")
-	})
-	t.Run("API", func(t *testing.T) {
-		other := newFixture(t)
-		other.Fail(registry.Fault{Path: "/referrers/", Status: http.StatusOK, Body: raw, Header: http.Header{"Content-Type": {string(types.OCIImageIndex)}}})
-		other.rejected(says)
-	})
-	t.Run("other referrers", func(t *testing.T) {
-		other := newFixture(t)
-		other.Fail(registry.Fault{Path: "/referrers/", Status: http.StatusOK, Body: []byte(strings.Replace(string(raw), "sigstore.bundle", "sbom", 1))})
-		if err := other.Verify(t.Context(), other.reference); err == nil || strings.Contains(err.Error(), says) {
-			t.Errorf("got %v", err)
-		}
-	})
+	f.rejected("the tag "+tag+" has only attachments of the types "+bundle, "cosign sign --new-bundle-format=false")
 }
 
 // TestVerifier_AttachmentIsAnOCIManifest: containers/image reads no other manifests.
@@ -454,9 +438,26 @@ func TestVerifier_AttachmentIsAnOCIManifest(t *testing.T) {
 	if _, err := f.PushTag("providers/aws", tag, docker); err != nil {
 		t.Fatal(err)
 	}
-	f.rejected("the tag " + tag + ` has the media type "application/vnd.docker.distribution.manifest.v2+json", want application/vnd.oci.image.manifest.v1+json`)
+	f.undecided(tag + `: "application/vnd.docker.distribution.manifest.v2+json"`)
 	if _, err := f.PushTag("providers/aws", tag, attachment); err != nil {
 		t.Fatal(err)
 	}
 	f.accepted()
+}
+
+// TestVerifier_LeavesASilentMirror: the mirror sends the manifest, but neither the tag of the signature nor its layer.
+func TestVerifier_LeavesASilentMirror(t *testing.T) {
+	for _, path := range []string{tagPath, "/blobs/"} {
+		f := newFixture(t)
+		f.mirrored("").Fail(registry.Fault{Path: path, Delay: time.Minute})
+		f.sign(f.Registry, f.key, "providers/aws", f.name(), f.image)
+		f.Verifier.Registry.Client.Pace.Silence = 500 * time.Millisecond
+		start := time.Now()
+		if path == tagPath {
+			f.accepted()
+		}
+		if err := f.Verify(t.Context(), f.reference); err != nil || time.Since(start) > 20*time.Second {
+			t.Errorf("%s: %v after %s", path, err, time.Since(start))
+		}
+	}
 }

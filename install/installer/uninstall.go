@@ -61,8 +61,13 @@ func setFinalizer(ctx context.Context, writer client.Writer, live client.Reader,
 	return nil
 }
 
-// uninstall removes every version and reports the progress.
+// uninstall withdraws the installer's own object, removes every version and reports the progress.
 func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, error) {
+	if r.Withdraw != nil {
+		if err := r.Withdraw(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	deleted := s.deleteRevisions(ctx, r.Client)
 	outcome := teardown{r, s}.deleted(ctx)
 	outcome.Installed = new(false)

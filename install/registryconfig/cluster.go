@@ -9,14 +9,12 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
 func (r *Registries) readCluster(ctx context.Context, now *inputs) error {
@@ -30,19 +28,19 @@ func (r *Registries) readCluster(ctx context.Context, now *inputs) error {
 		ignoreMissing("Proxy \"cluster\"", r.Reader.Get(ctx, client.ObjectKey{Name: configName}, proxy)),
 		ignoreMissing("Secret openshift-config/pull-secret", r.Reader.Get(ctx, client.ObjectKey{Namespace: configNamespace, Name: pullSecret}, secret)),
 	}
-	now.cluster = mirror.Cluster{Sources: image.Spec.RegistrySources}
+	now.cluster = mirrorObjects{sources: image.Spec.RegistrySources}
 	for _, set := range digests.Items {
-		now.cluster.DigestMirrors = append(now.cluster.DigestMirrors, configv1.ImageDigestMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
+		now.cluster.digestMirrors = append(now.cluster.digestMirrors, configv1.ImageDigestMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
 	}
 	for _, set := range tags.Items {
-		now.cluster.TagMirrors = append(now.cluster.TagMirrors, configv1.ImageTagMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
+		now.cluster.tagMirrors = append(now.cluster.tagMirrors, configv1.ImageTagMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
 	}
 	for _, policy := range policies.Items {
-		now.cluster.ContentSources = append(now.cluster.ContentSources, operatorv1alpha1.ImageContentSourcePolicy{ObjectMeta: nameOnly(policy.Name), Spec: policy.Spec})
+		now.cluster.contentSources = append(now.cluster.contentSources, operatorv1alpha1.ImageContentSourcePolicy{ObjectMeta: nameOnly(policy.Name), Spec: policy.Spec})
 	}
 	now.secret = secret.Data[corev1.DockerConfigJsonKey]
 	if s := proxy.Status; s != (configv1.ProxyStatus{}) {
-		now.proxy = transport.Proxy{HTTPProxy: s.HTTPProxy, HTTPSProxy: s.HTTPSProxy, NoProxy: s.NoProxy}
+		now.proxy = httpproxy.Config{HTTPProxy: s.HTTPProxy, HTTPSProxy: s.HTTPSProxy, NoProxy: s.NoProxy}
 	}
 	hosts, err := r.configMap(ctx, image.Spec.AdditionalTrustedCA.Name)
 	bundle, bundleErr := r.configMap(ctx, proxy.Spec.TrustedCA.Name)

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
 // Names of the objects that hold OpenShift's registry configuration.
@@ -39,10 +38,9 @@ type Registries struct {
 	Reader client.Reader
 	// Namespace has the configuration of a cluster without OpenShift's APIs; empty reads OpenShift's objects.
 	Namespace string
-	// Conf is registries.conf and its drop-in files; nil means none.
-	Conf *mirror.Files
-	// CertsDirs are directories with certificates of registries; see
-	// transport.ReadCertsDirs.
+	// Conf is the path of a registries.conf; its drop-in files are in the directory with the suffix ".d". Empty means none.
+	Conf string
+	// CertsDirs are directories with the certificates of each host, as containers-certs.d(5) describes them.
 	CertsDirs []string
 	// AuthFile is the path of a .dockerconfigjson; empty means none.
 	AuthFile string
@@ -53,17 +51,17 @@ type Registries struct {
 	at       time.Time
 	current  inputs
 	settings fetch.Settings
+	dir      string // of the files that the library reads
 	known    bool
 }
 
 // inputs are the contents of the files and of the objects.
 type inputs struct {
-	cluster mirror.Cluster
-	files   *mirror.Rules
-	conf    string // registries.conf of the ConfigMap of Namespace
+	cluster mirrorObjects
+	files   map[string][]byte // registries.conf and its drop-in files, by name
+	conf    string            // registries.conf of the ConfigMap of Namespace
 	secret  []byte
 	bundle  string            // for all hosts
 	hosts   map[string]string // bundles by host
-	proxy   transport.Proxy
-	certs   *transport.CAs
+	proxy   httpproxy.Config
 }

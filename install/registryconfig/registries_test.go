@@ -4,6 +4,8 @@ package registryconfig_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -26,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
 
@@ -79,17 +80,47 @@ func (o *objects) List(_ context.Context, into client.ObjectList, _ ...client.Li
 	return o.err
 }
 
-func sourcesOf(t *testing.T, rules *mirror.Rules, repository string) string {
+func sourcesOf(t *testing.T, settings fetch.Settings, repository string) string {
 	t.Helper()
-	sources, err := rules.Sources(repository + "@sha256:" + strings.Repeat("a", 64))
+	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
+	image, err := client.Open(t.Context(), repository+"@sha256:"+strings.Repeat("a", 64))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, s := range sources {
-		out = append(out, s.Image.Context().Name())
+	for _, s := range image.Sources() {
+		out = append(out, s.Reference.Name())
 	}
 	return strings.Join(out, " ")
+}
+
+// userOf returns the user of the credentials for a repository.
+func userOf(t *testing.T, settings fetch.Settings, repository string) string {
+	t.Helper()
+	target, err := settings.Target(t.Context(), mustTag(t, repository))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target.Login.Username
+}
+
+func mustTag(t *testing.T, repository string) name.Reference {
+	t.Helper()
+	ref, err := name.ParseReference(repository + ":v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+// auths returns a .dockerconfigjson with users of registries.
+func auths(users map[string]string) []byte {
+	all := map[string]map[string]map[string]string{"auths": {}}
+	for host, user := range users {
+		all["auths"][host] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(user + ":x"))}
+	}
+	data, _ := json.Marshal(all)
+	return data
 }
 
 func TestRegistries_MergesFilesAndObjects(t *testing.T) {
@@ -102,13 +133,13 @@ func TestRegistries_MergesFilesAndObjects(t *testing.T) {
 		}
 		return file
 	}
-	o := &objects{secret: corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"quay.io": {"username": "cluster"}}}`)}}}
+	o := &objects{secret: corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: auths(map[string]string{"quay.io": "cluster"})}}}
 	o.policy.Spec.RepositoryDigestMirrors = []operatorv1alpha1.RepositoryDigestMirrors{{Source: "quay.io/release", Mirrors: []string{"mirror.example.com/r"}}}
 	o.proxy.Status.HTTPSProxy = "http://proxy.example.com:3128"
 	r := &registryconfig.Registries{
 		Reader: o, TempDir: filepath.Join(dir, "temp"),
-		Conf:     &mirror.Files{Conf: write("registries.conf", "[[registry]]\nlocation = \"other.example.com\"\n[[registry.mirror]]\nlocation = \"m.example.com\"\n")},
-		AuthFile: write("auth.json", `{"auths": {"quay.io": {"username": "file"}, "other.example.com": {"username": "file"}}}`),
+		Conf:     write("registries.conf", "[[registry]]\nlocation = \"other.example.com\"\n[[registry.mirror]]\nlocation = \"m.example.com\"\n"),
+		AuthFile: write("auth.json", string(auths(map[string]string{"quay.io": "file", "other.example.com": "file"}))),
 	}
 	access, err := r.Settings(t.Context())
 	if err != nil {
@@ -117,13 +148,13 @@ func TestRegistries_MergesFilesAndObjects(t *testing.T) {
 	for repository, want := range map[string]string{
 		"quay.io/release/a": "mirror.example.com/r/a quay.io/release/a", "other.example.com/a": "m.example.com/a other.example.com/a",
 	} {
-		if got := sourcesOf(t, access.Mirrors, repository); got != want {
+		if got := sourcesOf(t, access, repository); got != want {
 			t.Errorf("%s: got %s, want %s", repository, got, want)
 		}
 	}
 	for repository, want := range map[string]string{"quay.io/release/a": "cluster", "other.example.com/a": "file", "elsewhere.example.com/a": ""} {
-		if login, err := access.Keychain.Resolve(t.Context(), repository); err != nil || login.Username != want {
-			t.Errorf("%s: got %q, %v, want %q", repository, login.Username, err, want)
+		if got := userOf(t, access, repository); got != want {
+			t.Errorf("%s: got %q, want %q", repository, got, want)
 		}
 	}
 }
@@ -148,14 +179,22 @@ func TestRegistries_FailsUntilFirstRead(t *testing.T) {
 }
 
 func TestRegistries_IgnoresAnInvalidPullSecret(t *testing.T) {
-	o := &objects{secret: corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"bad.example.com": {"auth": "!"}, "quay.io": {"username": "cluster"}}}`)}}}
-	o.image.Spec.AdditionalTrustedCA.Name, o.cas = "cas", map[string]string{"a.example.com": "no certificate"}
-	access, err := (&registryconfig.Registries{Reader: o, TempDir: t.TempDir()}).Settings(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if login, err := access.Keychain.Resolve(t.Context(), "quay.io/a"); err != nil || login.Username != "cluster" {
-		t.Errorf("got %q, %v", login.Username, err)
+	for text, want := range map[string]string{
+		`{"auths": {"bad.example.com": {"auth": "!"}, "quay.io": {"auth": "Y2x1c3Rlcjp4"}}, "credHelpers": {"quay.io": "program"}}`: "cluster",
+		"s3cr3t": "",
+	} {
+		o := &objects{secret: corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(text)}}}
+		o.image.Spec.AdditionalTrustedCA.Name, o.cas = "cas", map[string]string{"a.example.com": "no certificate"}
+		settings, err := (&registryconfig.Registries{Reader: o, TempDir: t.TempDir()}).Settings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := userOf(t, settings, "quay.io/a"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if unreadable := strings.Contains(settings.Places.Credentials, "unreadable"); unreadable != (want == "") || strings.Contains(settings.Places.Credentials, "s3cr3t") {
+			t.Errorf("advice %q", settings.Places.Credentials)
+		}
 	}
 }
 
@@ -171,19 +210,19 @@ func TestRegistries_ObjectsTakePrecedence(t *testing.T) {
 	o.set.Spec.ImageDigestMirrors = []configv1.ImageDigestMirrors{{Source: "quay.io/release", Mirrors: []configv1.ImageMirror{"set.example.com"}}}
 	o.tags.Spec.ImageTagMirrors = []configv1.ImageTagMirrors{{Source: "quay.io/tagged", Mirrors: []configv1.ImageMirror{"tags.example.com"}}}
 	o.image.Spec.RegistrySources.AllowedRegistries = []string{"quay.io"}
-	settings, err := (&registryconfig.Registries{Reader: o, Conf: &mirror.Files{Conf: conf}, TempDir: t.TempDir()}).Settings(t.Context())
+	settings, err := (&registryconfig.Registries{Reader: o, Conf: conf, TempDir: t.TempDir()}).Settings(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := sourcesOf(t, settings.Mirrors, "quay.io/release/a"); got != "set.example.com/a quay.io/release/a" {
+	if got := sourcesOf(t, settings, "quay.io/release/a"); got != "set.example.com/a quay.io/release/a" {
 		t.Errorf("got %s", got)
 	}
-	tagged, err := settings.Mirrors.TagSources(name.MustParseReference("quay.io/tagged/a:v1").(name.Tag))
-	if err != nil || len(tagged) != 2 || tagged[0].Host() != "tags.example.com" {
-		t.Errorf("sources of a tag: %v, %v", tagged, err)
+	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
+	tagged, err := client.OpenTag(t.Context(), name.MustParseReference("quay.io/tagged/a:v1").(name.Tag))
+	if err != nil || len(tagged.Sources()) != 2 || tagged.Sources()[0].Reference.Name() != "tags.example.com/a" {
+		t.Errorf("sources of a tag: %v", err)
 	}
-	var blocked *mirror.BlockedError
-	if _, err := settings.Mirrors.Sources("other.example.com/a@sha256:" + strings.Repeat("a", 64)); !errors.As(err, &blocked) {
+	if _, err := client.Open(t.Context(), "other.example.com/a@sha256:"+strings.Repeat("a", 64)); !errors.As(err, new(*fetch.BlockedError)) {
 		t.Errorf("a registry that is not allowed: %v", err)
 	}
 }
@@ -212,8 +251,8 @@ func TestRegistries_Proxy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := settings.Transport.Proxied(target); got != want {
-					t.Errorf("%s: got %t, want %t", text, got, want)
+				if proxy, err := settings.Proxy(target); err != nil || proxy != nil != want {
+					t.Errorf("%s: got %v, %v, want %t", text, proxy, err, want)
 				}
 			}
 		})
@@ -230,11 +269,15 @@ func tlsServer(t *testing.T) (server *httptest.Server, host, ca string) {
 	return server, strings.Replace(server.Listener.Addr().String(), ":", "..", 1), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
-// get requests a URL with settings, and ends their connections.
+// get requests a URL with settings.
 func get(t *testing.T, settings fetch.Settings, url string) error {
 	t.Helper()
-	defer settings.Transport.Close()
-	response, err := settings.Transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
+	target, err := settings.Target(t.Context(), mustTag(t, strings.TrimPrefix(url, "https://")+"/a"))
+	if err != nil {
+		return err
+	}
+	defer target.Transport.CloseIdleConnections()
+	response, err := target.Transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
 	if err != nil {
 		return err
 	}
@@ -287,7 +330,7 @@ func TestRegistries_ReadAgainAfterInvalidate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := sourcesOf(t, settings.Mirrors, "quay.io/a"); got != want {
+		if got := sourcesOf(t, settings, "quay.io/a"); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -307,7 +350,7 @@ func TestRegistries_OfANamespace(t *testing.T) {
 	server, host, ca := tlsServer(t)
 	secret, config := &corev1.Secret{}, &corev1.ConfigMap{}
 	secret.Namespace, secret.Name = "installer", registryconfig.PullSecretName
-	secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"quay.io": {"username": "robot"}}}`)}
+	secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: auths(map[string]string{"quay.io": "robot"})}
 	config.Namespace, config.Name = "installer", registryconfig.ConfigMapName
 	mirrors := "[[registry]]\nlocation = \"quay.io\"\n[[registry.mirror]]\nlocation = \"m.example.com\"\n"
 	for name, data := range map[string]map[string]string{
@@ -321,11 +364,11 @@ func TestRegistries_OfANamespace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := sourcesOf(t, settings.Mirrors, "quay.io/a/b"); got != "m.example.com/a/b quay.io/a/b" {
+			if got := sourcesOf(t, settings, "quay.io/a/b"); got != "m.example.com/a/b quay.io/a/b" {
 				t.Errorf("sources %s", got)
 			}
-			if found, err := settings.Keychain.Resolve(t.Context(), "quay.io/a/b"); err != nil || found.Username != "robot" {
-				t.Errorf("credentials of %q, %v", found.Username, err)
+			if found := userOf(t, settings, "quay.io/a/b"); found != "robot" {
+				t.Errorf("credentials of %q", found)
 			}
 			if err := get(t, settings, server.URL); err != nil {
 				t.Error(err)

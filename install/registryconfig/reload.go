@@ -3,21 +3,28 @@
 package registryconfig
 
 import (
+	"cmp"
 	"context"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/transport"
+	"github.com/capi-installer/capi-installer/internal/scratch"
 )
 
 // freshFor is the lifetime of the cached configuration.
@@ -68,53 +75,126 @@ func (r *Registries) EventHandler(policies *Policies, requests ...reconcile.Requ
 	})
 }
 
-// use applies a configuration.
-func (r *Registries) use(ctx context.Context, now inputs) error {
-	places := r.places()
-	rules, err := r.rules(now)
-	if err != nil {
-		return err
+// The files that the library reads.
+const (
+	mainFile    = "registries.toml" // not a drop-in file
+	clusterFile = "zz-cluster.conf" // takes precedence over other drop-in files
+	authFile    = "auth.json"
+	tempPattern = "registries-"
+)
+
+// Close removes the temporary files. The settings must not be used any more.
+func (r *Registries) Close() error {
+	if r.dir == "" {
+		return nil
 	}
-	cas, err := transport.ParseCAs([]byte(now.bundle), now.hosts)
-	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
-	secret, err := keychain.ParseSecret(places.Credentials, now.secret)
-	if len(now.secret) > 0 {
-		r.logError(ctx, err, "Ignoring unreadable credentials")
+	return os.RemoveAll(r.dir)
+}
+
+// credentials returns the part of a .dockerconfigjson with credentials: an object in the cluster must not name programs to run.
+func credentials(secret []byte) ([]byte, error) {
+	var config struct {
+		Auths map[string]json.RawMessage `json:"auths"`
 	}
-	if err := now.proxy.Check(); err != nil {
-		return fmt.Errorf("reading Proxy %q: %w", configName, err)
+	var err error
+	if len(secret) > 0 && json.Unmarshal(secret, &config) != nil { // its error can quote the secret
+		err = errors.New(`want a .dockerconfigjson, a JSON object {"auths": {…}}`)
 	}
-	if r.settings.Transport != nil {
-		r.settings.Transport.Close()
+	data, _ := json.Marshal(config) // valid JSON
+	return data, err
+}
+
+// checkProxy returns an error if a URL is invalid.
+func checkProxy(proxy httpproxy.Config) error {
+	for _, text := range []string{proxy.HTTPProxy, proxy.HTTPSProxy} {
+		if text != "" && !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		if u, err := url.Parse(text); text != "" && (err != nil || u.Hostname() == "") {
+			return fmt.Errorf("reading Proxy %q: %w", configName, &fetch.ProxyError{})
+		}
 	}
-	r.settings = fetch.Settings{
-		Mirrors:   now.files.Merge(rules),
-		Keychain:  keychain.Chain{secret, keychain.File{Path: r.AuthFile}},
-		Transport: transport.New(transport.Options{CAs: now.certs.Merge(cas), Proxy: now.proxy}),
-		Places:    places,
-	}
-	r.current = now
-	log.FromContext(ctx).Info("Read the registry configuration", "digestMirrorSets", len(now.cluster.DigestMirrors), "contentSourcePolicies", len(now.cluster.ContentSources),
-		"credentials", secret.Keys(), "proxy", now.proxy != transport.Proxy{})
 	return nil
 }
 
-func (r *Registries) logError(ctx context.Context, err error, text string) {
-	if err != nil {
-		log.FromContext(ctx).Error(err, text)
+// certificates returns the certificates by host, without invalid ones.
+func (r *Registries) certificates(ctx context.Context, now inputs) map[string]string {
+	cas := map[string]string{"": now.bundle}
+	for host, bundle := range now.hosts {
+		cas[strings.Replace(host, "..", ":", 1)] = bundle
 	}
+	for host, bundle := range cas {
+		if bundle != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(bundle)) {
+			log.FromContext(ctx).Info("Ignoring certificates of registries: no valid certificate in PEM found", "host", host)
+		}
+	}
+	return cas
 }
 
-// rules returns the mirrors of the objects in the cluster.
-func (r *Registries) rules(now inputs) (*mirror.Rules, error) {
+// origin names the rules for registries.
+func (r *Registries) origin() string {
+	text := fmt.Sprintf("the mirror sets and Image %q", configName)
+	if r.Namespace != "" {
+		text = "ConfigMap " + r.Namespace + "/" + ConfigMapName
+	}
+	if r.Conf != "" {
+		text += " with " + r.Conf
+	}
+	return text
+}
+
+// use applies a configuration: it writes the files for the library.
+func (r *Registries) use(ctx context.Context, now inputs) error {
+	files := maps.Clone(now.files)
+	conf, err := []byte(now.conf), error(nil)
 	if r.Namespace == "" {
-		return now.cluster.Rules(r.TempDir)
+		conf, err = now.cluster.registriesConf()
 	}
-	rules, err := mirror.Parse(r.TempDir, []byte(now.conf))
 	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", r.Namespace, ConfigMapName, err)
+		return err
 	}
-	return rules, nil
+	files[clusterFile] = conf
+	places := r.places()
+	auth, err := credentials(now.secret)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Ignoring unreadable credentials", "origin", places.Credentials)
+		places.Credentials += " (unreadable: " + err.Error() + ")"
+	}
+	files[authFile] = auth
+	if err := checkProxy(now.proxy); err != nil {
+		return err
+	}
+	if r.dir == "" && r.TempDir != "" { // of a previous process
+		left, _ := filepath.Glob(filepath.Join(r.TempDir, tempPattern+"*")) // the pattern is valid
+		for _, dir := range left {
+			if err := os.RemoveAll(dir); err != nil {
+				return fmt.Errorf("removing the files of a previous process: %w", err)
+			}
+		}
+	}
+	dir, err := scratch.Dir(r.TempDir, tempPattern, files)
+	if err != nil {
+		return fmt.Errorf("writing the registry configuration: %w", err)
+	}
+	settings := fetch.Settings{
+		RegistriesConf: filepath.Join(dir, mainFile), RegistriesConfDir: dir, AuthFiles: []string{filepath.Join(dir, authFile)},
+		CertsDirs: r.CertsDirs, CAs: r.certificates(ctx, now), Proxy: now.proxy.ProxyFunc(), Places: places,
+	}
+	if r.AuthFile != "" {
+		settings.AuthFiles = append(settings.AuthFiles, r.AuthFile)
+	}
+	if len(now.cluster.sources.AllowedRegistries) > 0 {
+		settings.Allowed = now.cluster.sources.AllowedRegistries
+	}
+	if err := settings.Check(); err != nil {
+		err = fmt.Errorf("applying %s: %w", r.origin(), cmp.Or(errors.Unwrap(err), err)) // without the name of the temporary file
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	err = r.Close()
+	r.settings, r.dir, r.current = settings, dir, now
+	log.FromContext(ctx).Info("Read the registry configuration", "digestMirrorSets", len(now.cluster.digestMirrors), "contentSourcePolicies", len(now.cluster.contentSources),
+		"credentials", len(now.secret) > 0, "proxy", now.proxy != httpproxy.Config{})
+	return err
 }
 
 // places names the objects with the configuration.
@@ -133,22 +213,28 @@ func (r *Registries) places() fetch.Places {
 
 // read reads files and objects.
 func (r *Registries) read(ctx context.Context) (inputs, error) {
-	now := inputs{proxy: transport.ProxyFromEnvironment()}
-	var errs []error
-	if r.Conf != nil {
-		var err error
-		now.files, err = r.Conf.Rules()
-		errs = append(errs, err)
+	now := inputs{proxy: *httpproxy.FromEnvironment(), files: map[string][]byte{mainFile: nil}}
+	if r.Conf != "" {
+		dropIns, _ := filepath.Glob(filepath.Join(r.Conf+".d", "*.conf")) // the pattern is valid
+		for _, file := range append(dropIns, r.Conf) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return now, fmt.Errorf("reading registries.conf: %w", err)
+			}
+			name := filepath.Base(file)
+			if file == r.Conf {
+				name = mainFile
+			}
+			now.files[name] = data
+		}
 	}
-	certs, err := transport.ReadCertsDirs(r.CertsDirs...)
-	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
-	now.certs = certs
+	var err error
 	switch {
 	case r.Reader == nil:
 	case r.Namespace == "":
-		errs = append(errs, r.readCluster(ctx, &now))
+		err = r.readCluster(ctx, &now)
 	default:
-		errs = append(errs, r.readNamespace(ctx, &now))
+		err = r.readNamespace(ctx, &now)
 	}
-	return now, errors.Join(errs...)
+	return now, err
 }

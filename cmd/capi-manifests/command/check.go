@@ -71,7 +71,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	server, err := apiserver.Connect(config)
+	server, err := apiserver.Connect(config, false)
 	if err != nil {
 		return err
 	}

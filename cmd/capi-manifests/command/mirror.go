@@ -3,13 +3,16 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/mirroring"
@@ -83,50 +86,28 @@ func (f *mirrorFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	client := source.NewClient()
-	var from mirroring.Reader = mirroring.Source{Client: client}
-	var carried []name.Digest
-	if f.fromDir != "" {
-		directory, err := mirroring.OpenDirectory(f.fromDir, false)
-		if err == nil {
-			carried, err = directory.Images()
-		}
-		if err != nil {
-			return fmt.Errorf("opening --from-dir: %w", err)
-		}
-		from = directory
-	}
+	ctx, from, to := cmd.Context(), mirroring.Place{Directory: f.fromDir}, mirroring.Place{Directory: f.toDir, Prefix: strings.TrimSuffix(f.to, "/")}
 	images, err := f.list(cmd)
+	if err == nil && f.fromDir != "" {
+		var carried []name.Digest
+		if carried, err = from.Images(); err != nil {
+			err = fmt.Errorf("opening --from-dir: %w", err)
+		}
+		images = append(images, carried...)
+	}
 	if err != nil {
 		return err
 	}
-	images = distinct(append(images, carried...))
-	if f.onlyList {
-		for _, image := range images {
-			fmt.Fprintln(cmd.OutOrStdout(), image)
-		}
-		return nil
-	}
-	target := mirroring.Target{Client: client, Prefix: strings.TrimSuffix(f.to, "/")}
-	var to mirroring.Writer = target
-	if f.toDir != "" {
-		if to, err = mirroring.OpenDirectory(f.toDir, true); err != nil {
-			return fmt.Errorf("opening --to-dir: %w", err)
-		}
-	}
-	if err := copyAll(cmd.Context(), cmd, from, to, images); err != nil || f.toDir != "" {
-		return err
-	}
-	if f.output == registriesConf {
-		return mirroring.WriteRegistriesConf(cmd.OutOrStdout(), target.Pairs(images))
-	}
-	return mirroring.WriteImageDigestMirrorSet(cmd.OutOrStdout(), target.Pairs(images))
-}
-
-// copyAll copies the images, and reports each; all errors are returned.
-func copyAll(ctx context.Context, cmd *cobra.Command, from mirroring.Reader, to mirroring.Writer, images []name.Digest) error {
-	var errs []error
+	seen, repositories, errs := map[string]bool{}, map[string]string{}, []error(nil)
 	for _, image := range images {
+		if seen[image.Name()] {
+			continue
+		}
+		seen[image.Name()], repositories[image.Context().Name()] = true, to.Repository(image.Context())
+		if f.onlyList {
+			fmt.Fprintln(cmd.OutOrStdout(), image)
+			continue
+		}
 		err := mirroring.Copy(ctx, from, to, image)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -136,7 +117,40 @@ func copyAll(ctx context.Context, cmd *cobra.Command, from mirroring.Reader, to 
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || f.to == "" {
+		return err
+	}
+	return f.configure(cmd, repositories)
+}
+
+// configure writes the configuration of the mirror. repositories are the repositories of the mirror by their sources.
+func (f *mirrorFlags) configure(cmd *cobra.Command, repositories map[string]string) error {
+	target, err := name.ParseReference(f.to + "/image:tag")
+	if err == nil {
+		target, _, err = source.Target(cmd.Context(), target)
+	}
+	if err != nil {
+		return err
+	}
+	insecure := target.Context().Scheme() == "http"
+	set := configv1.ImageDigestMirrorSet{}
+	for _, from := range slices.Sorted(maps.Keys(repositories)) {
+		if f.output == registriesConf {
+			fmt.Fprintf(cmd.OutOrStdout(), "[[registry]]\nlocation = %q\n\n[[registry.mirror]]\nlocation = %q\npull-from-mirror = \"digest-only\"\ninsecure = %t\n\n", from, repositories[from], insecure)
+		}
+		set.Spec.ImageDigestMirrors = append(set.Spec.ImageDigestMirrors, configv1.ImageDigestMirrors{Source: from, Mirrors: []configv1.ImageMirror{configv1.ImageMirror(repositories[from])}})
+	}
+	if f.output == registriesConf {
+		return nil
+	}
+	if insecure {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the mirror has no TLS: add %s to registrySources.insecureRegistries of Image \"cluster\"\n", target.Context().RegistryStr())
+	}
+	content, err := yaml.Marshal(map[string]any{"apiVersion": configv1.GroupVersion.String(), "kind": "ImageDigestMirrorSet", "metadata": map[string]any{"name": "capi-installer"}, "spec": set.Spec})
+	if err == nil {
+		_, err = cmd.OutOrStdout().Write(content)
+	}
+	return err
 }
 
 func (f *mirrorFlags) check() error {
@@ -220,15 +234,4 @@ func inManifests(cmd *cobra.Command, images imagesjson.Images) (references []str
 		}
 	}
 	return references, errors.Join(errs...)
-}
-
-// distinct returns the images without duplicates, in their order.
-func distinct(images []name.Digest) (all []name.Digest) {
-	seen := map[string]bool{}
-	for _, image := range images {
-		if !seen[image.Name()] {
-			seen[image.Name()], all = true, append(all, image)
-		}
-	}
-	return all
 }

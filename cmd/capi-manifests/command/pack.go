@@ -25,7 +25,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
@@ -70,11 +69,10 @@ type packFlags struct {
 	quiet                       bool
 	signer                      signer
 	format                      cli.Output
-	client                      *fetch.Client
 }
 
 func newPack() *cobra.Command {
-	f := &packFlags{client: source.NewClient()}
+	f := &packFlags{}
 	cmd := &cobra.Command{
 		Use:               "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
 		Short:             "Pack a bundle into an image",
@@ -147,7 +145,7 @@ func (f *packFlags) pack(ctx context.Context, stderr io.Writer, packer pack.Pack
 	var base mutate.Appendable
 	if f.base != "" {
 		var err error
-		if base, packed.Base, err = publish.Base(ctx, f.client, f.base, platform); err != nil {
+		if base, packed.Base, err = publish.Base(ctx, source.NewClient(), f.base, platform); err != nil {
 			return nil, err
 		}
 	}
@@ -245,7 +243,7 @@ func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.
 	if target == nil {
 		return nil
 	}
-	if err := publish.Push(ctx, f.client, *target, packed.Image); err != nil {
+	if err := publish.Push(ctx, *target, packed.Image); err != nil {
 		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
 	}
 	packed.Reference = target.Context().Digest(packed.Digest).Name()
@@ -267,7 +265,7 @@ func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.K
 	if err != nil {
 		return err
 	}
-	if packed.Signatures, err = publish.Sign(ctx, f.client, key, target, f.signer.identity, digests); err != nil {
+	if packed.Signatures, err = publish.Sign(ctx, key, target, f.signer.identity, digests); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "signed %s\n", packed.Reference)

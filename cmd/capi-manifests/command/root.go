@@ -30,6 +30,7 @@ Cluster API providers from. Such an image holds a bundle:
   sign       image                ->  sigstore signature beside it
   validate   bundle or image      ->  violated rules
   explain    rule                 ->  reason, fix and examples
+  extension  server               ->  violated rules of Runtime Extensions; hooks and their schemas
   inspect    image                ->  contents
   extract    image                ->  bundle
   images     list of images       ->  images.json, with digests
@@ -108,7 +109,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newVersion(v))
 	root.AddCommand(newChanges()...)
 	return root
 }

@@ -87,7 +87,7 @@ func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
 	if err != nil {
 		return signedImage{}, fmt.Errorf("reading %s: %w", reference, err)
 	}
-	tags, err := publish.Sign(cmd.Context(), client, key, ref, s.identity, digests)
+	tags, err := publish.Sign(cmd.Context(), key, ref, s.identity, digests)
 	if err != nil {
 		return signedImage{}, err
 	}

@@ -30,18 +30,18 @@ func ExampleClient() {
 	}
 
 	client := &fetch.Client{}
-	defer client.Close()
 	ctx := context.Background()
 	opened, err := client.Open(ctx, reference)
 	if err != nil {
 		panic(err)
 	}
+	defer opened.Close()
 	raw, err := opened.Manifest(ctx, "manifest", v1.Descriptor{Digest: opened.Digest(), Size: -1}, 4<<20)
 	if err != nil {
 		panic(err)
 	}
 	manifest, _ := image.Manifest()
-	err = opened.Blob(ctx, "layer", manifest.Layers[0], 1<<20, func(body io.Reader) error {
+	err = opened.Blob(ctx, "layer", manifest.Layers[0], func(body io.Reader) error {
 		n, err := io.Copy(io.Discard, body) // verified when it returns without error
 		fmt.Println(len(raw) > 0, n == manifest.Layers[0].Size)
 		return err
@@ -55,7 +55,7 @@ func ExampleClient() {
 func ExampleError() {
 	var err error = &fetch.Error{
 		Step: "manifest", Host: "mirror.example.com:5000", Status: 404,
-		Err:    &fetch.StatusError{URL: "https://mirror.example.com:5000/v2/ocp/manifests/sha256:1f0e", Code: 404, Codes: []string{"MANIFEST_UNKNOWN"}},
+		Err:    &fetch.StatusError{Status: 404, Code: "MANIFEST_UNKNOWN"},
 		Advice: "check that the repository has this digest, or copy the image there",
 	}
 	var failed *fetch.Error
@@ -63,5 +63,5 @@ func ExampleError() {
 	fmt.Println(err)
 	// Output:
 	// true mirror.example.com:5000 404
-	// getting the manifest from mirror.example.com:5000: https://mirror.example.com:5000/v2/ocp/manifests/sha256:1f0e responded with status 404 Not Found (MANIFEST_UNKNOWN): check that the repository has this digest, or copy the image there
+	// getting the manifest from mirror.example.com:5000: the server responded with status 404 Not Found (MANIFEST_UNKNOWN): check that the repository has this digest, or copy the image there
 }

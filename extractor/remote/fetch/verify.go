@@ -3,7 +3,6 @@
 package fetch
 
 import (
-	"bytes"
 	_ "crypto/sha512" // for digests of layers
 	"fmt"
 	"hash"
@@ -43,12 +42,10 @@ func (e *SizeError) Error() string {
 
 // verifier compares arriving bytes with a descriptor. It hashes every byte of a blob once.
 type verifier struct {
-	want  v1.Descriptor // the size is -1 if unknown, the digest is empty if unknown
+	want  v1.Descriptor // the size is -1 if unknown
 	limit int64         // of the size, if it is unknown
 	hash  hash.Hash
 	read  int64
-	// manifest has the bytes of a manifest, after its verification without signatures; nil for other resources.
-	manifest *bytes.Buffer
 }
 
 func newVerifier(want v1.Descriptor, limit int64) *verifier {
@@ -71,9 +68,6 @@ func (v *verifier) newHash() hash.Hash { return v.algorithm().Hash() }
 // add adds the next bytes.
 func (v *verifier) add(p []byte) error {
 	v.hash.Write(p)
-	if v.manifest != nil {
-		v.manifest.Write(p)
-	}
 	v.read += int64(len(p))
 	switch {
 	case v.want.Size < 0 && v.read > v.limit:
@@ -84,35 +78,15 @@ func (v *verifier) add(p []byte) error {
 	return nil
 }
 
-// truncated reports whether bytes are missing.
-func (v *verifier) truncated() bool { return v.want.Size >= 0 && v.read < v.want.Size }
-
 // end returns io.EOF if all bytes were verified.
 func (v *verifier) end() error {
-	if v.truncated() {
+	if v.want.Size >= 0 && v.read < v.want.Size {
 		return v.sizeError()
 	}
-	if v.want.Digest == (v1.Hash{}) {
-		return io.EOF
-	}
-	got := v.sum().String()
-	if v.manifest != nil && isSigned(v.manifest.Bytes()) {
-		got = v.unsign()
-	}
-	if got != v.want.Digest.String() {
+	if got := v.sum().String(); got != v.want.Digest.String() {
 		return &DigestError{Want: v.want.Digest.String(), Got: got, WantSize: v.want.Size, GotSize: v.read}
 	}
 	return io.EOF
-}
-
-// unsign removes the signatures of a signed manifest, and returns the digest of the rest.
-func (v *verifier) unsign() string {
-	payload := unsigned(v.manifest.Bytes())
-	if payload == nil {
-		return "invalid signatures"
-	}
-	v.manifest = bytes.NewBuffer(payload)
-	return v.algorithm().FromBytes(payload).String()
 }
 
 func (v *verifier) sizeError() error {
@@ -128,15 +102,24 @@ func (v *verifier) sum() v1.Hash {
 // only after its size and digest were verified. The size in d is -1 if unknown; then it is at most limit. If read returns
 // an error, the rest of body is verified: the error counts only for verified bytes.
 func ReadVerified(body io.Reader, d v1.Descriptor, limit int64, read func(io.Reader) error) error {
+	readErr, err := readVerified(body, d, limit, read)
+	if err != nil {
+		return err
+	}
+	return readErr
+}
+
+// readVerified returns the error of read and the error of body.
+func readVerified(body io.Reader, d v1.Descriptor, limit int64, read func(io.Reader) error) (readErr, bodyErr error) {
 	verified := &verifiedReader{body: body, verifier: newVerifier(d, limit)}
-	err := read(verified)
-	if err != nil && verified.err == nil {
+	readErr = read(verified)
+	if readErr != nil && verified.err == nil {
 		_, _ = io.Copy(io.Discard, verified) // its error is in verified
 	}
 	if verified.err != nil && verified.err != io.EOF { //nolint:errorlint // the end of a stream is this very error
-		return verified.err
+		return nil, verified.err
 	}
-	return err
+	return readErr, nil
 }
 
 type verifiedReader struct {

@@ -20,7 +20,7 @@ import (
 //   - Of several entries for one path the last one wins; only a directory and a directory merge. The parent
 //     directories of an entry are created implicitly.
 //   - Whiteouts hide the content of lower layers, in any position in the layer.
-//   - Below a root, directories, regular files and hard links to files of bundles in the same layer are accepted.
+//   - Below a root, directories, regular files and hard links to files in the same layer are accepted.
 //     Any other entry that can exist is a refused node: it hides the replaced entry, and is an error only if it is
 //     part of the result.
 //   - An entry that no unpacker should create is a refusal at the path where it would be created: a name with "..",
@@ -34,10 +34,12 @@ type collector struct {
 	created int               // number of names that were created below roots, also if replaced
 	kept    int64             // total size of the contents that were read, also if replaced
 	reserve func(int64) error // called with the size of each content before it is read
+	wanted  Targets
+	shared  map[string]*node // the current files at the paths of wanted
 }
 
 func newCollector(limits Limits, reserve func(int64) error) *collector {
-	return &collector{Index: newIndex(), limits: limits, links: links{limits: limits}, reserve: reserve}
+	return &collector{Index: newIndex(), limits: limits, links: links{limits: limits}, reserve: reserve, shared: map[string]*node{}}
 }
 
 var (
@@ -46,7 +48,7 @@ var (
 	errLongPath  = errors.New("invalid name: the path is too long for a file system")
 	errSymlink   = errors.New("invalid type symlink: want a regular file")
 	errBadTarget = errors.New("invalid hard link: the target is not a valid path")
-	errFarTarget = errors.New("invalid hard link: the target is not a file of a bundle in the same layer")
+	errFarTarget = errors.New("invalid hard link: the target is not a file in the same layer")
 	errSparse    = errors.New("invalid type sparse file: want a regular file")
 	errSlash     = errors.New("invalid name: a file whose name ends with a slash")
 	errWhiteout  = errors.New("invalid whiteout: the hidden path cannot exist")
@@ -72,6 +74,12 @@ func (c *collector) entry(h *tar.Header, content io.Reader) error {
 	switch {
 	case !ok: // not created: too many symlinks
 		return nil
+	case len(c.wanted) > 0:
+		err = c.share(strings.Join(at, "/"), h, content)
+	}
+	switch {
+	case err != nil:
+		return err
 	case !slices.Equal(at, parts):
 		if concerns(at) {
 			c.refuse(strings.Join(at, "/"), errThrough)
@@ -84,6 +92,16 @@ func (c *collector) entry(h *tar.Header, content io.Reader) error {
 		return c.links.record(at, h)
 	}
 	return c.bundleEntry(parts, h, content)
+}
+
+// share reads an entry if hard links of bundles share it.
+func (c *collector) share(file string, h *tar.Header, content io.Reader) (err error) {
+	if limit, wanted := c.wanted[file]; wanted && h.Typeflag == tar.TypeReg {
+		c.shared[file], err = c.file(limit, h, content)
+	} else if wanted {
+		delete(c.shared, file)
+	}
+	return err
 }
 
 // rootEntry checks an entry for the root of the image.
@@ -154,7 +172,7 @@ func (c *collector) node(parts []string, h *tar.Header, content io.Reader) (*nod
 	case tar.TypeDir:
 		return &node{kind: directory}, nil
 	case tar.TypeReg, tar.TypeGNUSparse:
-		return c.file(parts, h, content)
+		return c.file(extractor.Limit(strings.Join(parts, "/")), h, content)
 	case tar.TypeSymlink:
 		return refusedNode(errSymlink), nil
 	case tar.TypeLink:
@@ -178,9 +196,8 @@ func typeName(flag byte) string {
 	return fmt.Sprintf("%q of an archive entry", flag)
 }
 
-// file reads a regular file if it is a file of a bundle. Memory is allocated after its size was checked.
-func (c *collector) file(parts []string, h *tar.Header, content io.Reader) (*node, error) {
-	limit := extractor.Limit(strings.Join(parts, "/"))
+// file reads a regular file of at most limit bytes; with the limit 0 only its type. Memory is allocated after its size was checked.
+func (c *collector) file(limit int64, h *tar.Header, content io.Reader) (*node, error) {
 	n := &node{kind: regular, size: h.Size}
 	switch {
 	case strings.HasSuffix(h.Name, "/"):
@@ -223,7 +240,12 @@ func (c *collector) link(parts []string, target string) *node {
 	}
 	file := strings.Join(parts, "/")
 	n := c.nodes[strings.Join(to, "/")]
+	if from, ok, err := c.links.resolve(to); n == nil && ok && err == nil && !concerns(from) {
+		n = c.outside(strings.Join(from, "/"), extractor.Limit(file))
+	}
 	switch {
+	case n != nil && n.kind == refused && !concerns(to):
+		return n
 	case n == nil, n.kind != regular, below(file)(strings.Join(to, "/")):
 		return refusedNode(errFarTarget)
 	case n.data == nil && extractor.Limit(file) > 0:
@@ -232,6 +254,18 @@ func (c *collector) link(parts []string, target string) *node {
 		return refusedNode(&LimitError{What: "bytes of the file", Limit: extractor.Limit(file)})
 	}
 	return n
+}
+
+// outside returns a file outside of the roots; nil if it is unknown: a second scan reads it.
+func (c *collector) outside(file string, limit int64) *node {
+	if n := c.shared[file]; n != nil || c.wanted != nil {
+		return n
+	}
+	if c.targets == nil {
+		c.targets = Targets{}
+	}
+	c.targets[file] = max(c.targets[file], limit)
+	return nil
 }
 
 // put sets the node at a path, and replaces an existing one.

@@ -5,10 +5,9 @@ package overlay
 import (
 	"bufio"
 	"bytes"
-	"compress/bzip2"
 	"context"
+	"fmt"
 	"io"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -28,25 +27,15 @@ var magic = []struct {
 	{[]byte{0x1f, 0x8b}, "gzip"},
 	{[]byte{0x28, 0xb5, 0x2f, 0xfd}, "zstd"},
 	{[]byte("BZh"), "bzip2"},
-	{[]byte(xzMagic), "xz"},
+	{[]byte("\xfd7zXZ\x00"), "xz"},
 }
 
 // zstdWindow is the maximum window of a zstd stream, and so the memory of its decoder: the window of the common
 // encoders at their highest level.
 const zstdWindow = 32 << 20
 
-// decoderMemory is the memory of all decoders of the process: one xz stream or two zstd streams at a time.
-var decoderMemory = semaphore.NewWeighted(2 * zstdWindow)
-
-// acquireMemory waits for the memory of a decoder, and calls waited with the time. The caller must call release.
-func acquireMemory(ctx context.Context, size int64, waited func(time.Duration)) (release func(), err error) {
-	started := time.Now()
-	if err := decoderMemory.Acquire(ctx, size); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	waited(time.Since(started))
-	return func() { decoderMemory.Release(size) }, nil
-}
+// decoders is the number of zstd streams that the process decodes at a time, because of their memory.
+var decoders = semaphore.NewWeighted(2)
 
 // readCloser is a decoder with the release of its memory. Close must be called once.
 type readCloser struct {
@@ -62,28 +51,26 @@ func (r readCloser) Close() error {
 
 // decompress returns the archive in a layer. Its first bytes identify the compression, as in other unpackers, because
 // media types are sometimes wrong.
-func decompress(ctx context.Context, layer io.Reader, waited func(time.Duration)) (io.ReadCloser, error) {
+func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(layer, 64<<10)
-	switch compression(r) {
+	switch format := compression(r); format {
 	case "gzip":
 		return gzip.NewReader(r)
 	case "zstd":
-		return unzstd(ctx, r, waited)
-	case "bzip2":
-		return io.NopCloser(bzip2.NewReader(r)), nil
-	case "xz":
-		return unxz(ctx, r, waited)
-	default:
+		return unzstd(ctx, r)
+	case "":
 		return io.NopCloser(r), nil
+	default:
+		return nil, fmt.Errorf("the layer has the compression %s: want gzip, zstd or none", format)
 	}
 }
 
 // unzstd decompresses a zstd stream.
-func unzstd(ctx context.Context, r io.Reader, waited func(time.Duration)) (io.ReadCloser, error) {
-	release, err := acquireMemory(ctx, zstdWindow, waited)
-	if err != nil {
-		return nil, err
+func unzstd(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
+	if err := decoders.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
 	}
+	release := func() { decoders.Release(1) }
 	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		release()

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 )
 
 // TestDecompress_GzipAsStandardLibrary: streams with several members, truncated at each byte, with a changed byte, and with bytes
@@ -64,7 +63,7 @@ func TestDecompress_ReturnsErrorOfSource(t *testing.T) {
 
 func readDecompressed(t testing.TB, from io.Reader) ([]byte, error) {
 	t.Helper()
-	r, err := decompress(t.Context(), from, func(time.Duration) {})
+	r, err := decompress(t.Context(), from)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,13 @@ type Index struct {
 	refusals map[string]string
 	// broken is the reason why the verified bytes are not a valid layer; nil if they are.
 	broken *brokenError
+	// targets are set if the index is incomplete.
+	targets Targets
 }
+
+// Targets returns the files outside of the roots that hard links share; a second scan with them completes the index. It returns nil
+// for a complete index.
+func (i *Index) Targets() Targets { return i.targets }
 
 // brokenError is an error that can be stored.
 type brokenError struct {
@@ -110,7 +116,7 @@ func (i *Index) Weight() int64 {
 }
 
 // indexVersion changes whenever the same layer gives another index.
-const indexVersion = 4
+const indexVersion = 5
 
 // header is the first line of an encoded index, in JSON; the contents of its
 // files follow. Paths are quoted as in Go: they need not be UTF-8.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 // Scanner reads layers. The zero value has the default limits.
@@ -17,14 +16,17 @@ type Scanner struct {
 	// Reserve is called with the size of a file's content before memory is allocated for it, and with the negative sum
 	// when Scan returns. Its error ends the scan. nil means no reservation.
 	Reserve func(size int64) error
-	// Waited is called with the time that Scan waited for the memory of other decoders; nil means that it is not needed.
-	Waited func(time.Duration)
+	// Targets are files outside of the roots that hard links of bundles share, from Index.Targets of a first scan of the layer.
+	Targets Targets
 }
+
+// Targets are paths, with the limit of the content in bytes.
+type Targets map[string]int64
 
 // reserveError is an error of Scanner.Reserve.
 type reserveError struct{ error }
 
-// Scan reads a layer of size bytes, -1 if unknown, and returns its index.
+// Scan reads a layer of size bytes and returns its index.
 //
 // body returns io.EOF only after all of its bytes were verified, as the body in fetch.Image.Blob does. Scan reads it to
 // its end, unless Reserve ends the scan, so an index never has unverified bytes. Errors come from body, ctx or Reserve.
@@ -36,6 +38,7 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, 
 		reserve = func(int64) error { return nil }
 	}
 	c := newCollector(s.Limits.WithDefaults(), reserve)
+	c.wanted = s.Targets
 	defer func() { _ = reserve(-c.kept) }()
 	invalid := s.scan(ctx, source, size, c)
 	if refused, ok := errors.AsType[*reserveError](invalid); ok {
@@ -53,7 +56,6 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, 
 // source remembers the error of a body.
 type source struct {
 	body io.Reader
-	read int64 // bytes
 	err  error // except io.EOF
 }
 
@@ -62,7 +64,6 @@ func (s *source) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.body.Read(p)
-	s.read += int64(n)
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
@@ -80,23 +81,13 @@ func (s *source) drain(ctx context.Context) error {
 
 // scan decompresses a layer to its end and collects its entries.
 func (s Scanner) scan(ctx context.Context, raw *source, size int64, c *collector) error {
-	waited := s.Waited
-	if waited == nil {
-		waited = func(time.Duration) {}
-	}
-	plain, err := decompress(ctx, raw, waited)
+	plain, err := decompress(ctx, raw)
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
 	limits := c.limits
 	read := int64(0)
-	most := func() int64 {
-		if size < 0 {
-			return max(ratioFloor, raw.read*limits.Ratio)
-		}
-		return max(ratioFloor, size*limits.Ratio)
-	}
 	stream := readFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
@@ -105,7 +96,7 @@ func (s Scanner) scan(ctx context.Context, raw *source, size int64, c *collector
 		read += int64(n)
 		over := errors.Join(
 			CheckLimit("decompressed bytes of a layer", read, limits.Unpacked),
-			CheckLimit("decompressed bytes of a layer for its size", read, most()))
+			CheckLimit("decompressed bytes of a layer for its size", read, max(ratioFloor, size*limits.Ratio)))
 		if over != nil {
 			return 0, over
 		}

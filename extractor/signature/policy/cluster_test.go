@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/types"
 )
 
 func forAll(name string, policy configv1.ImageSigstoreVerificationPolicy, scopes ...configv1.ImageScope) configv1.ClusterImagePolicy {
@@ -171,7 +173,6 @@ func TestPolicy_ScopesAsContainersImage(t *testing.T) {
 			}
 		}
 	}
-	manifest := []byte(`{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}`)
 	compared := 0
 	for _, scope := range scopes {
 		p := parsed(t, fmt.Sprintf(`{"default": [{"type": "insecureAcceptAnything"}], "transports": {"docker": {%q: [{"type": "reject"}]}}}`, scope))
@@ -179,7 +180,7 @@ func TestPolicy_ScopesAsContainersImage(t *testing.T) {
 			if _, err := p.Requirement(image); err != nil || strings.HasPrefix(image, "*") || !strings.Contains(image, "/") {
 				continue // not a reference
 			}
-			err := p.Evaluate(t.Context(), Image{Reference: image, Manifest: manifest, TempDir: t.TempDir()})
+			err := p.Evaluate(t.Context(), newNamed(t, image))
 			var rejected *RejectedError
 			if got := p.Scope(image) == scope; got != errors.As(err, &rejected) || err != nil && rejected == nil {
 				t.Errorf("%s in %s: %t, containers/image: %v", image, scope, got, err)
@@ -190,4 +191,25 @@ func TestPolicy_ScopesAsContainersImage(t *testing.T) {
 	if compared != 432 {
 		t.Errorf("compared %d pairs", compared)
 	}
+}
+
+// named is an image of which only the name is known.
+type named struct {
+	types.UnparsedImage
+	reference types.ImageReference
+}
+
+func (n named) Reference() types.ImageReference { return n.reference }
+
+func newNamed(t *testing.T, image string) named {
+	t.Helper()
+	parsed, err := parseReference(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := docker.NewReference(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return named{reference: reference}
 }

@@ -4,14 +4,15 @@
 
 package policy
 
-import "context"
+import (
+	"context"
+
+	"go.podman.io/image/v5/types"
+)
 
 const supported = false
 
 func validate([]byte) error { return ErrUnsupported }
 
 // Evaluate returns ErrUnsupported.
-func (p *Policy) Evaluate(context.Context, Image) error { return ErrUnsupported }
-
-// Check returns ErrUnsupported.
-func (s Signature) Check(context.Context) error { return ErrUnsupported }
+func (p *Policy) Evaluate(context.Context, types.UnparsedImage) error { return ErrUnsupported }

@@ -5,7 +5,7 @@
 //
 //	p, err := policy.Load("/etc/containers/policy.json")
 //	if p.Requirement(reference) == policy.Signed {
-//		err = p.Evaluate(ctx, policy.Image{Reference: reference, Manifest: raw, Signatures: signatures})
+//		err = p.Evaluate(ctx, image)
 //	}
 //
 // That code needs the build tag containers_image_openpgp in programs without cgo. Without the tag, Parse and Load
@@ -28,6 +28,18 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/scope"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
+
+// MediaTypeSigstore is the media type of the signature layers of a sigstore attachment.
+const MediaTypeSigstore = "application/vnd.dev.cosign.simplesigning.v1+json"
+
+// RejectedError reports that a policy does not accept an image.
+type RejectedError struct {
+	// Reason is the cause, such as a missing signature.
+	Reason string
+}
+
+// Error implements error.
+func (e *RejectedError) Error() string { return e.Reason }
 
 // DefaultFile is the policy of the nodes of a cluster.
 const DefaultFile = "/etc/containers/policy.json"

@@ -17,7 +17,7 @@ func TestPolicy_FailsClosedWithoutTheBuildTag(t *testing.T) {
 	if _, err := Parse("policy.json", []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`)); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
 	}
-	if err := (&Policy{}).Evaluate(t.Context(), Image{}); !errors.Is(err, ErrUnsupported) {
+	if err := (&Policy{}).Evaluate(t.Context(), nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
 	}
 }

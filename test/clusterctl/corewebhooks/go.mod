@@ -1,4 +1,5 @@
-// Runs the webhooks of Cluster API's core provider for tests.
+// Runs the webhooks of Cluster API's core provider. capi-manifests builds it from source for --against embedded,
+// so it needs no other module of this project.
 module github.com/capi-installer/capi-installer/test/clusterctl/corewebhooks
 
 go 1.26.0

@@ -15,35 +15,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
 
-// RegistrySettings returns the registry configuration of the installer: from the objects that it reads, with its code. Files of its pod are not
+// Registries returns the registry configuration of the installer: from the objects that it reads, with its code. Files of its pod are not
 // read. The error explains why there is none for this user.
-func (c *Cluster) RegistrySettings(ctx context.Context) (fetch.Settings, error) {
+func (c *Cluster) Registries(ctx context.Context) (*registryconfig.Registries, error) {
 	openShift, err := c.IsOpenShift(ctx)
 	if err != nil {
-		return fetch.Settings{}, err
+		return nil, err
 	}
 	if err := c.findNamespace(ctx); err != nil {
-		return fetch.Settings{}, err
+		return nil, err
 	}
 	namespace := c.Namespace
 	if openShift {
 		namespace = ""
 	} else if err := c.namespaceExists(ctx); err != nil {
-		return fetch.Settings{}, err
+		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), configv1.Install(scheme), operatorv1alpha1.Install(scheme)); err != nil {
-		return fetch.Settings{}, fmt.Errorf("registering kinds: %w", err)
+		return nil, fmt.Errorf("registering kinds: %w", err)
 	}
 	reader, err := client.New(c.config, client.Options{Scheme: scheme})
 	if err != nil {
-		return fetch.Settings{}, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return (&registryconfig.Registries{Reader: reader, Namespace: namespace}).Settings(ctx)
+	return &registryconfig.Registries{Reader: reader, Namespace: namespace}, nil
 }
 
 // namespaceExists returns an error if the namespace of the installer does not exist. A user who may not read it is not told so.

@@ -23,20 +23,17 @@ import (
 const imagesLimit = 20 * time.Second
 
 // Images checks whether the manifest of each image can be read from one of its sources, all at once. It reads no layer.
-func Images(ctx context.Context, settings fetch.Settings, images imagesjson.Images) []Check {
-	return imagesWithin(ctx, imagesLimit, settings, images)
+func Images(ctx context.Context, client *fetch.Client, images imagesjson.Images) []Check {
+	return imagesWithin(ctx, imagesLimit, client, images)
 }
 
 // imagesWithin is Images with a limit for all images.
-func imagesWithin(ctx context.Context, limit time.Duration, settings fetch.Settings, images imagesjson.Images) []Check {
+func imagesWithin(ctx context.Context, limit time.Duration, client *fetch.Client, images imagesjson.Images) []Check {
 	late := fmt.Errorf("no answer within %s: check the connection to the registry, or configure a mirror for the image or a proxy", limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	skipped := &skippedSources{}
-	client := &fetch.Client{
-		Settings: func(context.Context) (fetch.Settings, error) { return settings, nil },
-		Retry:    fetch.Retry{Attempts: 2}, OnSourceFailure: skipped.add,
-	}
+	client.Retry, client.OnSourceFailure = fetch.Retry{Attempts: 2}, skipped.add
 	return parallel.MapLimit(images, max(len(images), 1), func(image imagesjson.Image) Check {
 		repository, _, _ := strings.Cut(image.Reference, "@")
 		check := Check{Name: fmt.Sprintf("image %s (%s)", image.Name, repository), Verdict: OK, kind: imageCheck}
@@ -54,6 +51,7 @@ func readManifest(ctx context.Context, client *fetch.Client, reference string) e
 	if err != nil {
 		return err
 	}
+	defer image.Close()
 	_, err = image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, source.MaxManifest)
 	return err
 }

@@ -3,15 +3,16 @@
 package precheck
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
-	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -27,15 +28,20 @@ func pushed(t *testing.T, at *registry.Registry, repository string) string {
 	return at.MustPush(t, repository, image)
 }
 
+// clientOf returns a client with settings.
+func clientOf(settings fetch.Settings) *fetch.Client {
+	return &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
+}
+
 // withPassword returns settings with the credentials of a host.
 func withPassword(t *testing.T, host, password string) fetch.Settings {
 	t.Helper()
 	auth := base64.StdEncoding.EncodeToString([]byte("me:" + password))
-	secret, err := keychain.ParseSecret("Secret a/b", fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host, auth))
-	if err != nil {
+	file := filepath.Join(t.TempDir(), "auth.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host, auth), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return fetch.Settings{Keychain: secret}
+	return fetch.Settings{AuthFiles: []string{file}, Places: fetch.Places{Credentials: "Secret a/b"}}
 }
 
 // TestImages_NamesImageRegistryCauseAndStep has one image of each kind, which are all checked.
@@ -58,7 +64,7 @@ func TestImages_NamesImageRegistryCauseAndStep(t *testing.T) {
 		{withPassword(t, private.Host(), "wrong"), []string{"", "status 404", "refused", "Secret a/b: the registry rejects them for this repository"}},
 		{withPassword(t, private.Host(), "right"), []string{"", "status 404", "refused", ""}},
 	} {
-		checks := Images(t.Context(), c.settings, images)
+		checks := Images(t.Context(), clientOf(c.settings), images)
 		for i, check := range checks {
 			verdict := map[bool]Verdict{true: OK, false: Failed}[c.details[i] == ""]
 			host, _, _ := strings.Cut(images[i].Reference, "/")
@@ -82,18 +88,19 @@ func TestImages_NamesImageRegistryCauseAndStep(t *testing.T) {
 func TestImages_ReadFromAMirror(t *testing.T) {
 	at, copies := registry.New(t, registry.Options{}), registry.New(t, registry.Options{})
 	image := pushed(t, at, "core")
-	rules, err := mirror.Parse(t.TempDir(), fmt.Appendf(nil, "[[registry]]\nprefix = %q\nlocation = %[1]q\ninsecure = true\n[[registry.mirror]]\nlocation = %q\ninsecure = true\n", at.Host(), copies.Host()))
+	file := filepath.Join(t.TempDir(), "registries.conf")
+	err := os.WriteFile(file, fmt.Appendf(nil, "[[registry]]\nprefix = %q\nlocation = %[1]q\ninsecure = true\n[[registry.mirror]]\nlocation = %q\ninsecure = true\n", at.Host(), copies.Host()), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	images := imagesjson.Images{{Name: "core", Reference: image}}
-	check := Images(t.Context(), fetch.Settings{Mirrors: rules}, images)[0]
+	check := Images(t.Context(), clientOf(fetch.Settings{RegistriesConf: file}), images)[0]
 	if check.Verdict != OK || !strings.Contains(check.Details, "read from another source: getting the manifest from "+copies.Host()) {
 		t.Errorf("got %+v", check)
 	}
 	pushed(t, copies, "core")
 	at.Fail(registry.Fault{Status: 503})
-	if check := Images(t.Context(), fetch.Settings{Mirrors: rules}, images)[0]; check.Verdict != OK || check.Details != "" {
+	if check := Images(t.Context(), clientOf(fetch.Settings{RegistriesConf: file}), images)[0]; check.Verdict != OK || check.Details != "" {
 		t.Errorf("got %+v", check)
 	}
 }
@@ -104,7 +111,7 @@ func TestImages_EndsWithinItsLimit(t *testing.T) {
 	images := imagesjson.Images{{Name: "good", Reference: pushed(t, open, "core")}, {Name: "silent", Reference: pushed(t, silent, "core")}}
 	silent.Fail(registry.Fault{Delay: time.Hour})
 	start := time.Now()
-	checks := imagesWithin(t.Context(), 2*time.Second, fetch.Settings{}, images)
+	checks := imagesWithin(t.Context(), 2*time.Second, clientOf(fetch.Settings{}), images)
 	if checks[0].Verdict != OK || checks[1].Verdict != Failed || !strings.Contains(checks[1].Details, silent.Host()+": no answer within 2s: check the connection") {
 		t.Errorf("got %+v", checks)
 	}

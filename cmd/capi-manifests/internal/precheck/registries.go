@@ -43,13 +43,10 @@ func Registries(ctx context.Context, cluster *installed.Cluster, of Release) ([]
 		own.Verdict, own.Details = Failed, err.Error()
 		return []Check{own}, nil //nolint:nilerr // the check has it
 	}
-	settings, asked, err := registrySettings(ctx, cluster)
-	if err != nil {
-		own.Verdict, own.Details = Failed, err.Error()
-		return []Check{own}, nil //nolint:nilerr // the check has it
-	}
+	client, done, asked := registryClient(ctx, cluster)
+	defer done()
 	own.Details = "asked from this machine, " + asked + "; pods and nodes can have another network"
-	return append([]Check{own}, Images(ctx, settings, images)...), nil
+	return append([]Check{own}, Images(ctx, client, images)...), nil
 }
 
 // images returns the images of the file or, without it, those that the installer reads: with its overrides.
@@ -83,15 +80,18 @@ func parse(file string, data []byte) (imagesjson.Images, error) {
 	return images, nil
 }
 
-// registrySettings returns the registry configuration of the installer or, if this user cannot read it, the one of this machine, and names it.
-func registrySettings(ctx context.Context, cluster *installed.Cluster) (fetch.Settings, string, error) {
-	settings, err := cluster.RegistrySettings(ctx)
+// registryClient returns a client with the registry configuration of the installer or, if this user cannot read it, of this machine, and
+// names the configuration. The caller calls done.
+func registryClient(ctx context.Context, cluster *installed.Cluster) (client *fetch.Client, done func(), asked string) {
+	registries, err := cluster.Registries(ctx)
 	if err == nil {
-		return settings, "with the registry configuration that the installer reads in the cluster", nil
+		done = func() { _ = registries.Close() } // temporary files
+		if _, err = registries.Settings(ctx); err == nil {
+			return &fetch.Client{Settings: registries.Settings}, done, "with the registry configuration that the installer reads in the cluster"
+		}
+		done()
 	}
-	asked := fmt.Sprintf("with its own registry configuration instead of the installer's: %v", err)
-	settings, err = source.NewClient().Settings(ctx)
-	return settings, asked, err
+	return source.NewClient(), func() {}, fmt.Sprintf("with its own registry configuration instead of the installer's: %v", err)
 }
 
 // Installer checks the installer itself.

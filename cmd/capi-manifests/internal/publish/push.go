@@ -6,7 +6,6 @@ package publish
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -15,24 +14,18 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
-	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
 // Push writes an image or an index to the registry of a reference, never to a mirror.
-func Push(ctx context.Context, client *fetch.Client, target name.Reference, entry mutate.Appendable) error {
-	to, err := client.Target(ctx, target)
+func Push(ctx context.Context, target name.Reference, entry mutate.Appendable) error {
+	at, options, err := source.Target(ctx, target)
 	if err != nil {
 		return err
 	}
-	options := writeOptions(ctx, to)
 	if index, is := entry.(v1.ImageIndex); is {
-		return source.WithAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
+		return source.WithAdvice(ggcr.WriteIndex(at, index, options...), target.Context())
 	}
-	return source.WithAdvice(ggcr.Write(target, entry.(v1.Image), options...), target.Context())
-}
-
-func writeOptions(ctx context.Context, to http.RoundTripper) []ggcr.Option {
-	return []ggcr.Option{ggcr.WithContext(ctx), ggcr.WithUserAgent("capi-manifests"), ggcr.WithTransport(to)}
+	return source.WithAdvice(ggcr.Write(at, entry.(v1.Image), options...), target.Context())
 }
 
 // Platforms returns the platforms of an image or an index, such as linux/amd64.

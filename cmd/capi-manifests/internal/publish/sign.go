@@ -15,25 +15,24 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
-	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
 // Sign signs manifests, given by digest, in the registry of a reference, and
 // returns the tags of the signatures. identity is the image name that the
 // signatures state; empty means the reference.
-func Sign(ctx context.Context, client *fetch.Client, key *signature.Key, image name.Reference, identity string, digests []digest.Digest) ([]string, error) {
+func Sign(ctx context.Context, key *signature.Key, image name.Reference, identity string, digests []digest.Digest) ([]string, error) {
 	if identity == "" {
 		identity = strings.Replace(image.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 	}
 	var tags []string
 	for _, manifest := range digests {
 		tag := image.Context().Tag(signature.AttachmentTag(manifest))
-		to, err := client.Target(ctx, tag)
+		at, options, err := source.Target(ctx, tag)
 		if err != nil {
 			return tags, err
 		}
-		if err := attach(key, tag, identity, manifest, writeOptions(ctx, to)); err != nil {
+		if err := attach(key, at, identity, manifest, options); err != nil {
 			return tags, fmt.Errorf("signing %s: %w", image.Context().Digest(manifest.String()).Name(), source.WithAdvice(err, tag.Context()))
 		}
 		tags = append(tags, tag.Name())
@@ -42,7 +41,7 @@ func Sign(ctx context.Context, client *fetch.Client, key *signature.Key, image n
 }
 
 // attach adds a signature to the attachment at a tag.
-func attach(key *signature.Key, tag name.Tag, identity string, manifest digest.Digest, options []ggcr.Option) error {
+func attach(key *signature.Key, tag name.Reference, identity string, manifest digest.Digest, options []ggcr.Option) error {
 	before, err := ggcr.Image(tag, options...)
 	if failed, ok := errors.AsType[*ggcrtransport.Error](err); ok && failed.StatusCode == http.StatusNotFound {
 		before, err = nil, nil
