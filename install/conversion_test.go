@@ -49,7 +49,7 @@ func TestRetainedCRD_EndsItsConversion(t *testing.T) {
 				h.reportsEvent("CRDsKept", "4.22.0-2", machines)
 				h.reports("InstallerProgressing", "AsExpected", "retained because of their instances: "+machines)
 			},
-			func(h *harness) { h.release(core(), aws(converted()...)) },
+			func(h *harness) { webhook := h.converts(); h.release(core(), aws(webhook.manifests()...)) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) { endsItsConversion(t, test.remove, test.restore) })
@@ -65,8 +65,10 @@ func endsItsConversion(t *testing.T, remove, restore func(h *harness)) {
 		"metadata": map[string]any{"name": "one", "namespace": stuck.Name}, "spec": map[string]any{"size": "large"},
 	}}
 	h.must(h.Create(t.Context(), one))
-	h.release(core(), aws(converted()...))
+	webhook := h.converts()
+	h.release(core(), aws(webhook.manifests()...))
 	h.settled("4.22.0-2")
+	webhook.fails("no answer")
 	if strategy, _, _ := unstructured.NestedString(h.object(crdKind, "", machines).Object, "spec", "conversion", "strategy"); strategy != "Webhook" {
 		t.Fatalf("the conversion strategy of the installed CRD is %q", strategy)
 	}

@@ -69,6 +69,7 @@ type harness struct {
 	requests requestLog        // dry runs and writes of the installer, with the status of each answer
 	finished tally             // reconciles of each controller
 
+	webhook         *converter    // of the CRDs of real providers; nil before the first release
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default

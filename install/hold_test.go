@@ -3,7 +3,6 @@
 package install_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,15 +47,13 @@ func (h *harness) admits() string {
 // although nothing converts it. Changes of other actors are reverted meanwhile, and nothing else is written.
 func TestHold_UntilThePodsAreReady(t *testing.T) {
 	h := newInstallation(t, core(), awsWith(crd("machines", "Machine"), deployment("capa", placeholder), admitting("v1beta1")))
+	webhook := h.converts() // until the instances are deleted
 	check := h.instances("v1beta1", 3)
-	h.Cleanup(func() { // a deletion converts an instance, and nothing answers the webhook
-		h.stop()
-		h.must(h.Patch(context.Background(), h.object(crdKind, "", machines), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))))
-	})
+	webhook.fails("no answer")
 	h.setNode(false)
 	defer h.setNode(true)
 	order := h.recordSwitch()
-	h.release(core(), awsWith(append(converted(), strings.Replace(deployment("capa", placeholder), "replicas: 1", "replicas: 1\n  minReadySeconds: 1", 1), admitting("v1beta2"))...))
+	h.release(core(), awsWith(append(webhook.manifests(), strings.Replace(deployment("capa", placeholder), "replicas: 1", "replicas: 1\n  minReadySeconds: 1", 1), admitting("v1beta2"))...))
 	held := func() {
 		t.Helper()
 		h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment "+namespace+"/capa")
@@ -110,6 +107,7 @@ func TestHold_UntilThePodsAreReady(t *testing.T) {
 	h.stop()
 	h.start("4.22.0")
 	held()
+	webhook.fails("")
 	h.setNode(true)
 	h.settled("4.22.0-2")
 	if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) || h.admits() != "v1beta2" {

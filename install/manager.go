@@ -280,8 +280,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Namespace: options.Namespaces.Operator, Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
-			Preflight:    installer.Preflight{Live: live, Writer: replacer, Instance: instances.Check},
-			DropVersions: migrator.Drop,
+			Guards: installer.Guards{Live: live, Writer: replacer, Instance: instances.Check, DropVersions: migrator.Drop, Readable: instances.Readable},
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},

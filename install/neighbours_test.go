@@ -6,6 +6,7 @@ package install_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -65,7 +66,7 @@ func allNeighbours(t *testing.T) (pairs []neighbours) {
 	return pairs
 }
 
-// crdsOf returns the CRDs of a provider. Nothing answers their conversion webhooks, because no provider runs.
+// crdsOf returns the CRDs of a provider, with the Service of the test's conversion webhook.
 func crdsOf(t *testing.T, manifests []byte) (crds []*unstructured.Unstructured) {
 	t.Helper()
 	all, err := yamldoc.Objects(manifests)
@@ -89,8 +90,14 @@ func crdsOf(t *testing.T, manifests []byte) (crds []*unstructured.Unstructured) 
 // releaseOf makes a release with CRDs, and a Deployment.
 func (h *harness) releaseOf(crds []*unstructured.Unstructured, deployment string) {
 	h.Helper()
-	manifests := []string{deployment}
+	if h.webhook == nil {
+		h.webhook = h.converts()
+	}
+	manifests := []string{deployment, converted()[1]}
 	for _, crd := range crds {
+		if config := object.MapAt(crd.Object, "spec", "conversion", "webhook", "clientConfig"); config != nil {
+			config["caBundle"] = base64.StdEncoding.EncodeToString(h.webhook.ca)
+		}
 		text, err := yaml.Marshal(crd.Object)
 		h.must(err)
 		manifests = append(manifests, string(text))
@@ -215,8 +222,7 @@ func owners(o *unstructured.Unstructured) map[string]string {
 	return out
 }
 
-// check fails the test unless the instances are as they were created. They are read in the version in which they were written: the API server
-// converts nothing.
+// check fails the test unless the instances are as they were created. They are read in the version in which they were written.
 func (k kept) check() {
 	k.Helper()
 	for _, created := range k.all {
@@ -229,7 +235,7 @@ func (k kept) check() {
 }
 
 // deleteAll deletes the instances, so that the uninstall deletes their CRDs. A deletion converts an instance to the storage version, so the conversion
-// webhooks, which nothing answers, are removed first, while no installer runs.
+// ends first, while no installer runs.
 func (k kept) deleteAll(crds []*unstructured.Unstructured) {
 	k.stop()
 	for _, crd := range crds {

@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refusals are causes of the API server to reject an object of a release. The
-// phase also has a ConfigMap that the API server would accept.
+// refusals are causes of the API server to reject an object of the last component of a release.
 var refusals = []struct {
 	name string
 	// arrange prepares the cluster, and returns a function that removes the cause;
@@ -29,7 +28,7 @@ var refusals = []struct {
 	names   []string
 	// reason is the expected reason; empty means ObjectsRefused.
 	reason string
-	// missing is set if the installer finds the cause before the first phase.
+	// missing is set if a permission is missing.
 	missing bool
 }{
 	{name: "a field that cannot be changed", refused: `apiVersion: v1
@@ -41,6 +40,15 @@ spec: {clusterIP: None, selector: {app: x}, ports: [{port: 1}]}
 kind: Unheard
 metadata: {name: of, namespace: openshift-cluster-api}
 `, names: []string{"Unheard openshift-cluster-api/of", "no matches for kind"}},
+	{name: "a CRD that is not valid", refused: strings.Replace(crd("machines", "Machine"), "type: object", "type: thing", 1), names: []string{"CustomResourceDefinition " + machines, "spec.validation.openAPIV3Schema.type"}},
+	{name: "a policy with a parameter of no kind", refused: `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: parameters.example.com}
+spec:
+  paramKind: {apiVersion: machine.openshift.io/v1beta1, kind: Machine}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "false"}]
+`, names: []string{"ValidatingAdmissionPolicy parameters.example.com", "spec.paramKind", "Forbidden"}},
 	{name: "a missing namespace", refused: `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: lost, namespace: kube-nowhere}
@@ -91,10 +99,11 @@ func (h *harness) exhaust(resource, count string) (undo func()) {
 	return undo
 }
 
-func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
+// Nothing of a release is written if the API server rejects an object of its last component.
+func TestRejection_BeforeTheFirstWrite(t *testing.T) {
 	h := newHarness(t)
 	fixed := strings.Replace(refusals[0].refused, "clusterIP: None, ", "", 1)
-	good := func() { h.release(core(fixed), aws()) }
+	good := func() { h.release(core(), aws(fixed)) }
 	good()
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
@@ -109,21 +118,21 @@ func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
 				h.awaitDenied(test.denied)
 			}
 			beside := fmt.Sprintf("beside-%d", i)
-			bad := []string{test.refused, configMap(beside, "")}
+			bad := []string{test.refused}
 			if i > 0 {
 				bad = append(bad, fixed)
 			}
-			h.release(core(bad...), aws())
+			h.release(core(configMap(beside, "")), aws(bad...))
 			names := test.names
 			if !test.missing {
-				names = append(names, "phase cluster-api")
+				names = append(names, "phase cluster-api-provider-aws")
 			}
 			h.reports("InstallerDegraded", cmp.Or(test.reason, "ObjectsRefused"), names...)
 			if isTrue := meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Degraded"); isTrue == (test.reason == "ObjectsForbidden") {
 				t.Errorf("Degraded is True: %t; only a terminal rejection sets Degraded immediately\n%s", isTrue, h.conditions())
 			}
 			if h.object("v1/ConfigMap", namespace, beside) != nil {
-				t.Error("an object of the phase was written")
+				t.Error("an object of the core provider was written")
 			}
 			if s := h.clusterAPI().Status; !meta.IsStatusConditionTrue(s.Conditions, "Available") || s.CurrentVersion == s.DesiredVersion {
 				t.Errorf("the previous version is not available:\n%s", h.conditions())

@@ -85,9 +85,11 @@ func TestWayBack_BeforeTheStorageVersionSwitches(t *testing.T) {
 // conversion webhook: the instances were not written since.
 func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 	h := newInstallation(t, core(), aws(crd("machines", "Machine")))
+	webhook := h.converts()
 	check := h.instances("v1beta1", 3)
-	h.release(core(), awsWith(append(converted(), deployment("capa", placeholder))...))
+	h.release(core(), awsWith(append(webhook.manifests(), deployment("capa", placeholder))...))
 	h.settled("4.22.0-2")
+	webhook.fails("no answer")
 	if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1", "v1beta2"}) {
 		t.Fatalf("the CRD has not switched: %v", stored)
 	}

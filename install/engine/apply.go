@@ -162,6 +162,9 @@ func (a application) unserved(phase revision.Phase, err error) *Rejection {
 
 // release applies the phases with objects that waited, the last phase first, and returns the results of all phases of the component.
 func (a application) release(ctx context.Context, hold holder, results []Phase) ([]Phase, error) {
+	if err := a.readable(ctx, results); err != nil {
+		return results, err
+	}
 	hold.active, a.how.Prepare = false, nil
 	for i := len(results) - 1; i >= 0; i-- {
 		if !results[i].holds() {
@@ -178,4 +181,17 @@ func (a application) release(ctx context.Context, hold holder, results []Phase) 
 		}
 	}
 	return results, nil
+}
+
+// readable returns an error if instances of a CRD that waits cannot be read: its storage version does not switch then.
+func (a application) readable(ctx context.Context, results []Phase) error {
+	for o := range (Result{Phases: results}).Objects() {
+		if o.Held == "" || o.GroupKind != object.CustomResourceDefinition || a.how.Readable == nil {
+			continue
+		}
+		if err := a.how.Readable(ctx, o.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

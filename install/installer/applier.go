@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/install/adoption"
@@ -26,11 +25,9 @@ type Applier struct {
 	Checker compatibility.Checker
 	// Certificates issues the certificates that objects request with annotations.
 	Certificates servingcert.Issuer
-	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
-	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
-	// Permissions checks the permissions for a version before it is rolled out, and Preflight its objects.
+	// Permissions checks the permissions for a version before it is rolled out, and Guards protect the cluster and its instances.
 	Permissions Permissions
-	Preflight   Preflight
+	Guards      Guards
 
 	plans      planner
 	certified  certified

@@ -14,6 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -38,7 +40,7 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		return r.execute(ctx, s, out, now)
 	}
 	if out.err == nil {
-		out.judged.findings, out.err = trial{r, s, out.plan, out.former}.findings(ctx)
+		out.judged.findings, out.err = r.trial(s, out).findings(ctx, r.Engine.Reader)
 	}
 	out = r.execute(ctx, s, out, now)
 	r.deletions = r.deletions.with(v.name, out.deletions())
@@ -52,7 +54,7 @@ func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
 	if out.err = cmp.Or(out.err, out.plan.concealed); out.err != nil {
 		return out
 	}
-	if out.scope == rollout {
+	if out.scope == rollout && r.Guards.passed.version != v.name {
 		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
 			return r.unpermitted(ctx, s, out)
 		}
@@ -92,7 +94,7 @@ func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Ti
 		return out
 	}
 	out = r.checkAndApply(ctx, s, out, now)
-	out.immutable = r.Preflight.immutable(ctx, out.plan, out.result)
+	out.immutable = r.Guards.immutable(ctx, out.plan, out.result)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
 	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contention.of(out.plan.name), now)
 	r.contention = r.contention.after(s.Cluster.Status, out, reissued, now)
@@ -111,12 +113,13 @@ func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Ti
 // unpermitted returns an attempt for which permissions are missing, with the other findings, so that the administrator sees all at once.
 // The cache cannot watch kinds without permission.
 func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
-	if !errors.As(a.err, new(*permissionsError)) || r.Preflight.Live == nil {
+	if !errors.As(a.err, new(*permissionsError)) || r.Guards.Live == nil {
 		return a
 	}
 	a.plan = a.plan.without(s.currentParts())
-	found, err := trial{r, s, a.plan, a.former}.judge(ctx, nil)
-	a.judged.findings, a.err = found, errors.Join(a.err, err)
+	found, err := r.trial(s, a).judge(ctx, nil)
+	a.judged.findings = slices.DeleteFunc(found, func(f preflight.Finding) bool { return f.Reason == reason.ObjectsForbidden }) // the error has the rules
+	a.err = errors.Join(a.err, err)
 	return a
 }
 
@@ -130,6 +133,9 @@ func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now tim
 		return a
 	}
 	a = r.applyAndAdopt(ctx, s, a, now)
+	if a.scope == rollout && a.err == nil && a.result.Complete() {
+		a.err = r.readable(ctx, a.plan)
+	}
 	a.result.Phases = slices.Concat(phases, a.result.Phases)
 	a.verdicts = slices.Concat(verdicts, compatibility.Of(a.result))
 	a.err = errors.Join(errChecked, a.err)
@@ -143,8 +149,9 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
+		how.Readable = r.Guards.Readable
 		how.Prepare = func(ctx context.Context, phase revision.Phase) error {
-			moved, err := trial{r, s, a.plan, a.former}.prepare(ctx, phase)
+			moved, err := r.trial(s, a).prepare(ctx, phase)
 			a.moved = a.moved.Union(sets.New(moved...))
 			return err
 		}
@@ -205,4 +212,15 @@ func (r *Applier) incompatibility(ctx context.Context, s state, crd string, numb
 		}
 	}
 	return "version " + former.name + " does not contain it", nil
+}
+
+// readable returns the errors about CRDs of a plan with an instance that cannot be read. A version with such a CRD is not complete.
+func (r *Applier) readable(ctx context.Context, p plan) error {
+	var failed []error
+	for _, obj := range revision.Objects(p.phases) {
+		if r.Guards.Readable != nil && object.IsCRD(obj) && object.TextAt(obj.Object, "spec", "conversion", "strategy") == "Webhook" {
+			failed = append(failed, r.Guards.Readable(ctx, obj.GetName()))
+		}
+	}
+	return errors.Join(failed...)
 }

@@ -3,33 +3,19 @@
 package installer
 
 import (
-	"context"
 	"errors"
-	"net"
-	"net/http"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // isTransient reports whether one of the causes of a rejection is transient, such as a conflict or
 // an unavailable API server.
-func isTransient(causes []error) bool {
-	return slices.ContainsFunc(causes, func(err error) bool {
-		var answer apierrors.APIStatus
-		if !errors.As(err, &answer) {
-			return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
-		}
-		code := answer.Status().Code
-		return code >= http.StatusInternalServerError || slices.Contains(transientCodes, code)
-	})
-}
-
-// transientCodes are the codes of answers below 500 that are no verdict on the object: another token, time or state leads to another answer.
-var transientCodes = []int32{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
+func isTransient(causes []error) bool { return slices.ContainsFunc(causes, preflight.IsTransient) }
 
 // isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
 // can be temporary: roles are replaced during an upgrade, and quota can become

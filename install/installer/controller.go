@@ -32,13 +32,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
-	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -73,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return r.report(ctx, s.Cluster, status.Outcome{Reason: reason.ApplyFailed, Err: err}, "")
 	}
 	outcome, current := r.install(ctx, s)
-	removed := teardown{r, s}.deleted(ctx)
+	removed := r.teardown(s).deleted(ctx)
 	outcome, behind := withRemoval(outcome, removed)
 	r.behind(ctx, &outcome, "Removal failed", behind)
 	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
@@ -197,9 +195,6 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	out.outcome = untilDeadline(out.outcome, deadline.Sub(now))
 	out.outcome.RecheckWithin(done.next)
 	out.outcome.RecheckWithin(next)
-	if entry.Name == s.Cluster.Status.DesiredVersion && r.rejectsOthers(done.result) {
-		out.outcome.RecheckWithin(rejectedRecheck)
-	}
 	if len(done.plan.requesting()) > 0 {
 		out.outcome.RecheckWithin(servingcert.RecheckInterval)
 	}
@@ -212,22 +207,6 @@ func untilDeadline(outcome status.Outcome, left time.Duration) status.Outcome {
 		outcome.RecheckWithin(left)
 	}
 	return outcome
-}
-
-// rejectsOthers reports whether the API server rejects objects that it has not rejected in the attempts before: it may reject one object
-// after the other, and each would delay the rollout by the time between two attempts.
-func (r *Reconciler) rejectsOthers(result engine.Result) bool {
-	found := sets.New[object.Identity]()
-	for _, rejection := range result.Rejections() {
-		for _, o := range rejection.Objects {
-			found.Insert(o.Identity)
-		}
-	}
-	others := !r.rejected.IsSuperset(found)
-	if r.rejected = r.rejected.Union(found); len(found) == 0 {
-		r.rejected = nil
-	}
-	return others
 }
 
 // nameRetained adds the CRDs that removed versions have left behind to the message of a

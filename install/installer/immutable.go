@@ -42,13 +42,13 @@ func (d deletions) reserved(s state, version string) sets.Set[object.Identity] {
 }
 
 // immutable returns the objects of a plan that the API server rejects only because they exist with another immutable field.
-func (p *Preflight) immutable(ctx context.Context, of plan, result engine.Result) sets.Set[object.Identity] {
+func (p *Guards) immutable(ctx context.Context, of plan, result engine.Result) sets.Set[object.Identity] {
 	desired := revision.ByIdentity(of.phases)
 	out := sets.New[object.Identity]()
 	for _, rejection := range result.Rejections() {
 		for _, rejected := range rejection.Objects {
 			invalid := len(rejected.Errors) > 0 && !object.DeletesOthers(rejected.GroupKind) && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsInvalid(err) })
-			if invalid && desired[rejected.Identity] != nil && p.Creates(ctx, desired[rejected.Identity]) {
+			if invalid && desired[rejected.Identity] != nil && p.Writer != nil && preflight.Exists(p.Create(ctx, desired[rejected.Identity])) {
 				out.Insert(rejected.Identity)
 			}
 		}

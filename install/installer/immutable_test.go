@@ -50,7 +50,7 @@ func TestImmutable_OnlyWhatCouldBeCreated(t *testing.T) {
 			}})
 			rejection := &engine.Rejection{Phase: "core", Objects: []engine.RejectedObject{{Identity: object.IdentityOf(desired), Errors: test.errs}}}
 			a := attempt{plan: plan{phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{desired}}}}, result: engine.Result{Phases: []engine.Phase{{Name: "core", Rejection: rejection}}}}
-			p := &Preflight{Writer: server}
+			p := &Guards{Writer: server}
 			err := withDeletions(rejection, p.immutable(t.Context(), a.plan, a.result))
 			if got := strings.Contains(err.Error(), command); got != test.want || !errors.Is(err, rejection) {
 				t.Errorf("%v, want the command: %t", err, test.want)

@@ -17,6 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/probe"
@@ -77,6 +78,8 @@ func (a attempt) problems() (found []status.Outcome) {
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + waiting.Error(), Recheck: waitingRecheck})
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
+	case errors.As(a.err, new(*instance.UnreadableError)):
+		add(reason.InstancesUnreadable, "", fmt.Errorf("version %s is not complete: %w", a.plan.name, a.err))
 	case errors.As(a.err, new(*permissionsError)):
 		add(reason.ObjectsForbidden, "", a.judged.with(a.err))
 	case errors.As(a.err, new(*revision.SecretError)):

@@ -238,28 +238,6 @@ func TestNextAttempt(t *testing.T) {
 	}
 }
 
-// An attempt follows soon while the API server rejects further objects, and not while it rejects the same ones.
-func TestRejectsOthers(t *testing.T) {
-	of := func(names ...string) engine.Result {
-		out := &engine.Rejection{}
-		for _, name := range names {
-			out.Objects = append(out.Objects, engine.RejectedObject{Identity: reference(name).Identity})
-		}
-		return result(engine.Phase{Name: "core", Rejection: out})
-	}
-	r := &Reconciler{}
-	for i, step := range []struct {
-		result engine.Result
-		others bool
-	}{
-		{of("a"), true}, {of("a"), false}, {of("b"), true}, {of("a"), false}, {of("a", "b"), false}, {of("a", "c"), true}, {result(), false}, {of("a"), true},
-	} {
-		if got := r.rejectsOthers(step.result); got != step.others {
-			t.Errorf("attempt %d: %t, want %t", i, got, step.others)
-		}
-	}
-}
-
 // The event names each object once, in order.
 func TestAdoptionEvents(t *testing.T) {
 	taken := []object.Identity{reference("b").Identity, reference("a").Identity, reference("b").Identity}

@@ -41,15 +41,11 @@ type Permissions struct {
 
 	// Namespaces are the namespaces of the installation.
 	Namespaces v1alpha1.Namespaces
-
-	// permitted is the version that was last found to be permitted.
-	permitted string
 }
 
-// check returns a *permissionsError if the installer lacks permissions for a version that is rolled out. It checks each
-// version until it has all permissions.
+// check returns a *permissionsError if the installer lacks permissions for a version that is rolled out.
 func (p *Permissions) check(ctx context.Context, of plan) error {
-	if p.Reviews == nil || p.permitted == of.name {
+	if p.Reviews == nil {
 		return nil
 	}
 	missing, err := p.missing(ctx, of)
@@ -63,7 +59,6 @@ func (p *Permissions) check(ctx context.Context, of plan) error {
 	if len(missing) > 0 {
 		return &permissionsError{version: of.name, namespace: p.Namespaces.Operator, missing: missing}
 	}
-	p.permitted = of.name
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -18,19 +19,29 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Preflight judges a version before its first object is written. It judges a version until nothing stops it, at each reconcile: an
-// event of an installed object causes one, and other objects are checked again after some seconds.
-type Preflight struct {
+// Guards protect a cluster from a version: before its first write (preflight), before a phase (prepare), and while it is rolled out (Readable).
+// A version is judged until nothing stops it, at each reconcile: an event of an installed object causes one, and other objects are checked again
+// after some seconds.
+type Guards struct {
 	// Live reads objects that the cache does not have; nil skips the preflight.
 	Live client.Reader
 	// Writer sends the dry runs, and deletes Deployments that move to another namespace.
 	Writer client.Writer
 	// Instance names an instance of a CRD; empty if there are none.
 	Instance func(ctx context.Context, crd *unstructured.Unstructured) (string, error)
+	// DropVersions prepares a CRD of the cluster for a manifest that lacks stored versions; nil does nothing.
+	DropVersions func(ctx context.Context, crd *unstructured.Unstructured) error
+	// Readable returns an error if an instance of a CRD of the cluster cannot be read in a served version; nil returns none.
+	Readable func(ctx context.Context, crd string) error
 
-	// passed is the key of the plan that nothing stops, and notes are the findings about it.
-	passed string
-	notes  []preflight.Finding
+	// passed is the version that nothing stops. A process that starts later judges it again, unless its rollout has begun.
+	passed passed
+}
+
+// passed is a version that nothing stops, with the key of its plan and the notes about it.
+type passed struct {
+	version, key string
+	notes        []preflight.Finding
 }
 
 // hasBegun reports whether objects of a version were applied: they must be maintained.
@@ -44,7 +55,7 @@ func hasBegun(version *v1alpha1.Version) bool {
 type observed struct {
 	cache    client.Reader
 	existing *existing
-	*Preflight
+	*Guards
 }
 
 // Read implements preflight.Cluster.
@@ -65,24 +76,26 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	return out, err
 }
 
-// Rejection implements preflight.Cluster.
-func (o observed) Rejection(ctx context.Context, desired, _ *unstructured.Unstructured) error {
+// Apply implements preflight.Cluster.
+func (o observed) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
 	return o.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
+}
+
+// Merge implements preflight.Cluster.
+func (o observed) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
+	return o.Writer.Patch(ctx, desired.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
 }
 
 // Instance implements preflight.Cluster.
 func (o observed) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
-	found, err := o.Preflight.Instance(ctx, crd)
+	found, err := o.Guards.Instance(ctx, crd)
 	if apierrors.IsForbidden(err) {
 		return "it may have instances: " + err.Error(), nil
 	}
 	return found, err
 }
 
-// Creates implements preflight.Cluster.
-func (p *Preflight) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
-	if p.Writer == nil {
-		return false
-	}
-	return preflight.Exists(p.Writer.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll))
+// Create implements preflight.Cluster.
+func (p *Guards) Create(ctx context.Context, desired *unstructured.Unstructured) error {
+	return p.Writer.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -54,18 +54,21 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
 	dryRuns := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(controlledBy(t, first.Name, settled("a", "red"))).Build(), interceptor.Funcs{
-		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+		Apply: func(ctx context.Context, live client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 			dryRuns++
+			if err := live.Get(ctx, client.ObjectKeyFromObject(settled("a", "red")), &corev1.ConfigMap{}); apierrors.IsNotFound(err) {
+				return nil
+			}
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", field.ErrorList{field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set")})
 		},
 	})
 	r := reconcilerOf(t, live, live, watches{}).Applier
-	r.Preflight = Preflight{Live: live, Writer: live}
+	r.Guards = Guards{Live: live, Writer: live}
 	judge := func() attempt {
 		t.Helper()
 		a := attempt{plan: planOf(t, &r, s, second), judged: judgement{version: second.Name}, scope: rollout}
 		var err error
-		if a.judged.findings, err = (trial{&r, s, a.plan, a.former}).findings(t.Context()); err != nil {
+		if a.judged.findings, err = r.trial(s, a).findings(t.Context(), r.Engine.Reader); err != nil {
 			t.Fatal(err)
 		}
 		r.deletions = r.deletions.with(second.Name, a.deletions())
@@ -96,7 +99,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	if err := live.Create(t.Context(), controlledBy(t, second.Name, settled("a", "blue"))); err != nil {
 		t.Fatal(err)
 	}
-	if got := judge(); got.judged.findings != nil || dryRuns != 2 {
+	if got := judge(); got.judged.findings != nil || dryRuns != 3 {
 		t.Errorf("findings %v and %d dry runs after the version has begun", got.judged.findings, dryRuns)
 	}
 }
@@ -108,10 +111,10 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
 	r := reconcilerOf(t, live, live, watches{}).Applier
 	for state, want := range map[v1alpha1.PhaseState]int{v1alpha1.PhasePending: 1, v1alpha1.PhaseProgressing: 0, v1alpha1.PhaseComplete: 0} {
-		r.Preflight = Preflight{Live: live, Writer: live} // as after a start
+		r.Guards = Guards{Live: live, Writer: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		p := planOf(t, &r, s, version)
-		if found, err := (trial{&r, s, p, adoption.Candidates{}}).findings(t.Context()); err != nil || len(found) != want {
+		if found, err := r.trial(s, attempt{plan: p}).findings(t.Context(), r.Engine.Reader); err != nil || len(found) != want {
 			t.Errorf("phase %s: findings %v, want %d: %v", state, found, want, err)
 		}
 	}
@@ -129,9 +132,9 @@ func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
 	s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "core-crds", State: v1alpha1.PhaseComplete}}
 	r := reconcilerOf(t, fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build(), watches{}).Applier
-	r.Preflight.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
+	r.Guards.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
 	p := planOf(t, &r, s, second)
-	found, err := (trial{&r, s, p, adoption.Candidates{}}).findings(t.Context())
+	found, err := r.trial(s, attempt{plan: p}).findings(t.Context(), r.Engine.Reader)
 	if err != nil || len(found) != 1 || found[0].Blocks() || !strings.Contains(found[0].Message, "1 CRD(s) switch to v2, which the installed release lacks") {
 		t.Errorf("findings %+v, want the note about the way back: %v", found, err)
 	}
@@ -167,9 +170,9 @@ func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
 			})
 			cache := fake.NewClientBuilder().WithScheme(clusterScheme(t)).Build()
 			r := reconcilerOf(t, cache, live, watches{}).Applier
-			r.Preflight = Preflight{Live: live, Writer: live}
+			r.Guards = Guards{Live: live, Writer: live}
 			a := attempt{plan: planOf(t, &r, s, version), scope: rollout}
-			found, err := (trial{&r, s, a.plan, a.former}).findings(t.Context())
+			found, err := r.trial(s, a).findings(t.Context(), r.Engine.Reader)
 			if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "(no owner: ConfigMap theirs, ValidatingWebhookConfiguration theirs)") {
 				t.Errorf("findings %v, want both collisions: %v", found, err)
 			}
@@ -195,7 +198,7 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 	}{"a new version": {want: "; objects already exist and are not managed by the installer (no owner: ConfigMap theirs)"}, "a version that has begun": {begun: true}} {
 		t.Run(name, func(t *testing.T) {
 			r := reconcilerOf(t, unreadable, live, watches{}).Applier
-			r.Preflight = Preflight{Live: live, Writer: live}
+			r.Guards = Guards{Live: live, Writer: live}
 			s.Cluster.Status.Versions[0].Phases = nil
 			if test.begun {
 				s.Cluster.Status.Versions[0].Phases = []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseComplete}}
@@ -262,7 +265,7 @@ func TestObserved_Read(t *testing.T) {
 				return test.err
 			},
 		})
-		found, err := observed{reader, &existing{live: reader}, &Preflight{}}.Read(t.Context(), settings("a", "red"))
+		found, err := observed{reader, &existing{live: reader}, &Guards{}}.Read(t.Context(), settings("a", "red"))
 		if (err != nil) != test.failed || !test.failed && found != nil {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}

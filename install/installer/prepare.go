@@ -33,10 +33,10 @@ func (t trial) prepare(ctx context.Context, phase revision.Phase) (moved []objec
 // dropVersions prepares the CRDs of a phase that lack stored versions.
 func (t trial) dropVersions(ctx context.Context, phase revision.Phase) error {
 	for _, obj := range phase.Objects {
-		if !object.IsCRD(obj) || t.DropVersions == nil {
+		if !object.IsCRD(obj) || t.guards.DropVersions == nil {
 			continue
 		}
-		if err := t.DropVersions(ctx, obj); err != nil {
+		if err := t.guards.DropVersions(ctx, obj); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (t trial) dropVersions(ctx context.Context, phase revision.Phase) error {
 // must not create them again. It returns a waitingError until their pods have ended. The phases before, such as the CRDs of the component,
 // were applied while its webhooks still ran.
 func (t trial) stopMoved(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
-	if t.Preflight.Live == nil || !slices.ContainsFunc(phase.Objects, func(obj *unstructured.Unstructured) bool { return object.GroupKind(obj) == object.Deployment }) {
+	if t.guards.Live == nil || !slices.ContainsFunc(phase.Objects, func(obj *unstructured.Unstructured) bool { return object.GroupKind(obj) == object.Deployment }) {
 		return nil, nil
 	}
 	former := map[object.Identity]*unstructured.Unstructured{}
@@ -95,7 +95,7 @@ func movedDeployments(former map[object.Identity]*unstructured.Unstructured, pha
 func (t trial) stop(ctx context.Context, deployment object.Identity) (exists bool, err error) {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(deployment.GroupKind.WithVersion("v1"))
-	err = t.Preflight.Live.Get(ctx, client.ObjectKey{Namespace: deployment.Namespace, Name: deployment.Name}, found)
+	err = t.guards.Live.Get(ctx, client.ObjectKey{Namespace: deployment.Namespace, Name: deployment.Name}, found)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
@@ -106,7 +106,7 @@ func (t trial) stop(ctx context.Context, deployment object.Identity) (exists boo
 	case found.DeletionTimestamp != nil:
 		return true, nil
 	}
-	err = t.Preflight.Writer.Delete(ctx, found, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	err = t.guards.Writer.Delete(ctx, found, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting %s before its successor starts in another namespace: %w", deployment, err)
 	}

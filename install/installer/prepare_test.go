@@ -45,7 +45,7 @@ func TestTrial_StopsMovedDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(own, foreign).Build()
-	trial := trial{s: state{namespaces: v1alpha1.OpenShiftNamespaces}, Applier: &Applier{Preflight: Preflight{Live: cluster, Writer: cluster}}}
+	trial := trial{s: state{namespaces: v1alpha1.OpenShiftNamespaces}, guards: &Guards{Live: cluster, Writer: cluster}}
 	exists := func(name string) bool {
 		t.Helper()
 		found, err := trial.stop(t.Context(), object.Identity{GroupKind: object.Deployment, Namespace: "capi-system", Name: name})

@@ -21,7 +21,6 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Reconciler is the installer controller.
@@ -62,8 +61,6 @@ type Reconciler struct {
 	searched sets.Set[string]
 	// refused is the time until the next attempt after the last rejection; 0 without one.
 	refused time.Duration
-	// rejected are the objects that the API server has rejected since the last attempt without a rejection.
-	rejected sets.Set[object.Identity]
 	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
 	searchAgain time.Time
 }
@@ -123,7 +120,7 @@ func nextAttempt(last time.Duration, why reason.Reason, progressed bool) time.Du
 	return min(max(rejectedRecheck, 2*last), reason.Of(why).Recheck)
 }
 
-// rejectedRecheck is the time until the next attempt if the API server has rejected other objects than before.
+// rejectedRecheck is the time until the next attempt after the first rejection.
 const rejectedRecheck = time.Second
 
 // behindInterval is the time between attempts of an action that fails beside a rollout.

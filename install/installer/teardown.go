@@ -27,8 +27,18 @@ import (
 
 // teardown removes versions whose ConfigMap is being deleted.
 type teardown struct {
-	*Reconciler
 	s state
+	// live reads from the API server, bypassing the cache, and writer writes to it.
+	live    client.Reader
+	writer  client.Writer
+	applier *Applier
+	remover *removal.Remover
+	log     *rolloutLog
+}
+
+// teardown returns the removal of versions of a state.
+func (r *Reconciler) teardown(s state) teardown {
+	return teardown{s: s, live: r.Live, writer: r.Client, applier: &r.Applier, remover: &r.Remover, log: &r.log}
 }
 
 // deleted removes the objects of every version whose ConfigMap is being deleted.
@@ -49,7 +59,7 @@ func (t teardown) deleted(ctx context.Context) status.Outcome {
 	outcome := t.each(ctx, step)
 	var failed []error
 	for _, part := range t.s.revisions().orphaned() {
-		failed = append(failed, removeFinalizer(ctx, t.Client, part))
+		failed = append(failed, removeFinalizer(ctx, t.writer, part))
 	}
 	if err := errors.Join(failed...); err != nil {
 		outcome.Reason, outcome.Err = removalReason(err), errors.Join(outcome.Err, err)
@@ -74,7 +84,7 @@ func (t teardown) each(ctx context.Context, step func(context.Context, string) (
 			failed = append(failed, fmt.Errorf("removing version %s: %w", name, err))
 		case progress.keep:
 		case progress.done:
-			failed = append(failed, removeFinalizer(ctx, t.Client, configMap))
+			failed = append(failed, removeFinalizer(ctx, t.writer, configMap))
 		default:
 			waiting = append(waiting, progress.message(name))
 			if progress.running != nil {
@@ -126,12 +136,12 @@ func (t teardown) prepare(ctx context.Context, name string, others sets.Set[revi
 	if err != nil {
 		return plan{}, err
 	}
-	return t.Applier.prepare(ctx, v, others)
+	return t.applier.prepare(ctx, v, others)
 }
 
 // stop stops the managers of a plan. The progress is keep when none runs.
 func (t teardown) stop(ctx context.Context, p plan) (teardownProgress, error) {
-	running, err := t.Remover.Stop(ctx, p.revision(), t.s.removedSince(p.name))
+	running, err := t.remover.Stop(ctx, p.revision(), t.s.removedSince(p.name))
 	return teardownProgress{keep: running == nil, running: running, phases: removedPhases(p.phases, engine.Removal{})}, err
 }
 
@@ -205,7 +215,7 @@ func (t teardown) version(ctx context.Context, p plan, others sets.Set[revision.
 func (t teardown) remove(ctx context.Context, p plan, others sets.Set[revision.Part]) (out teardownProgress, err error) {
 	out = teardownProgress{done: true}
 	if len(p.phases) > 0 {
-		removed, err := t.Remover.Remove(ctx, p.revision(), p.unmanaged)
+		removed, err := t.remover.Remove(ctx, p.revision(), p.unmanaged)
 		if err != nil {
 			return teardownProgress{}, err
 		}
@@ -216,9 +226,9 @@ func (t teardown) remove(ctx context.Context, p plan, others sets.Set[revision.P
 		return out, nil
 	}
 	if !others.Has(revision.Part{Owner: p.owner}) {
-		err = t.Remover.RemoveRequirements(ctx, p.owner)
+		err = t.remover.RemoveRequirements(ctx, p.owner)
 	}
-	return out, errors.Join(err, t.Remover.DeleteRecreatedRoles(ctx, p.revision()), t.Applier.forget(ctx, p))
+	return out, errors.Join(err, t.remover.DeleteRecreatedRoles(ctx, p.revision()), t.applier.forget(ctx, p))
 }
 
 // deleted reads a version whose ConfigMap is being deleted.
@@ -271,7 +281,7 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 // installed, such objects of an older version may be the only ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
 func (t teardown) isNeeded(ctx context.Context, p plan) (bool, error) {
-	controlled, err := t.Applier.Engine.Controlled(ctx, p.revision(), t.Live)
+	controlled, err := t.applier.Engine.Controlled(ctx, p.revision(), t.live)
 	if err != nil {
 		return false, err
 	}

@@ -125,7 +125,7 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 		// The desired version has one of its objects.
 		"4.22.0-8": {Progress: removal.Progress{Waiting: []string{"version 4.22.0-3 to be installed"}}},
 	} {
-		got, err := (teardown{reconciler, s}).revision(t.Context(), name)
+		got, err := reconciler.teardown(s).revision(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestTeardown_WaitsForObjects(t *testing.T) {
 	blocked := controlledBy(t, "4.22.0-1", settings("old", "red"))
 	blocked.SetFinalizers([]string{"example.com/blocks"})
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(blocked, &old).Build()
-	down := teardown{reconcilerOf(t, live, live, watches{}), stateOf([]v1alpha1.Version{current}, configMap, old)}
+	down := reconcilerOf(t, live, live, watches{}).teardown(stateOf([]v1alpha1.Version{current}, configMap, old))
 	for range 2 {
 		got := down.deleted(t.Context())
 		if got.Reason != reason.TearingDown || !strings.Contains(got.Message, "removing version 4.22.0-1: waiting for ConfigMap old") || got.Phases["4.22.0-1"] == nil {
@@ -197,7 +197,7 @@ func TestDeleted_StopsEachVersionFirst(t *testing.T) {
 		}
 		return len(found.Items)
 	}
-	removal := teardown{reconcilerOf(t, cluster, cluster, watches{}), s}
+	removal := reconcilerOf(t, cluster, cluster, watches{}).teardown(s)
 	for _, want := range []string{"Deployment capi/manager", "the pods of Deployment capi/manager"} {
 		outcome := removal.deleted(t.Context())
 		if outcome.Reason != reason.TearingDown || outcome.Message != "removing version 4.22.0-2: waiting for "+want || outcome.Recheck != podsRecheck || remaining() != 1 {

@@ -15,27 +15,32 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// trial judges a version before its first object is written.
+// trial judges a version before its first object is written, and prepares the cluster for its phases.
 type trial struct {
-	*Applier
-	s    state
-	plan plan
+	guards *Guards
+	plans  *planner
+	s      state
+	plan   plan
 	// adoptable are the CRDs that are no longer unmanaged.
 	adoptable adoption.Candidates
 }
 
+// trial returns the trial of an attempt.
+func (r *Applier) trial(s state, a attempt) trial {
+	return trial{&r.Guards, &r.plans, s, a.plan, a.former}
+}
+
 // findings returns the findings about a version that is going to be rolled out.
-func (t trial) findings(ctx context.Context) ([]preflight.Finding, error) {
-	p := &t.Preflight
-	if p.passed == t.plan.key() {
-		return p.notes, nil
+func (t trial) findings(ctx context.Context, cache client.Reader) ([]preflight.Finding, error) {
+	if t.guards.passed.key == t.plan.key() {
+		return t.guards.passed.notes, nil
 	}
-	if p.Live == nil {
+	if t.guards.Live == nil {
 		return nil, nil
 	}
-	found, err := t.judge(ctx, t.Engine.Reader)
+	found, err := t.judge(ctx, cache)
 	if err == nil && preflight.Blocking(found) == nil {
-		p.passed, p.notes = t.plan.key(), found
+		t.guards.passed = passed{t.plan.name, t.plan.key(), found}
 	}
 	return found, err
 }
@@ -45,7 +50,7 @@ func (t trial) judge(ctx context.Context, cache client.Reader) (found []prefligh
 	if hasBegun(t.s.Cluster.Status.Version(t.plan.name)) { // an earlier process has judged it
 		found, err = preflight.Lasting(t.release())
 	} else {
-		found, err = preflight.Check(ctx, observed{cache, &existing{live: t.Preflight.Live}, &t.Preflight}, t.release())
+		found, err = preflight.Check(ctx, observed{cache, &existing{live: t.guards.Live}, t.guards}, t.release())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)

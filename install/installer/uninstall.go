@@ -69,7 +69,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 		}
 	}
 	deleted := s.deleteRevisions(ctx, r.Client)
-	outcome := teardown{r, s}.deleted(ctx)
+	outcome := r.teardown(s).deleted(ctx)
 	outcome.Installed = new(false)
 	if deleted != nil {
 		outcome.Reason, outcome.Err = reason.ApplyFailed, errors.Join(deleted, outcome.Err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,10 +30,6 @@ func (r Release) judgeCRD(ctx context.Context, cluster Cluster, one judged, actu
 		return one
 	}
 	one.notes = notesOf(old, now)
-	if fixed := immutableChange(old, now); fixed != "" {
-		one.findings = append(one.findings, Finding{Reason: reason.ObjectsRefused, Message: "phase " + one.phase + ": " + object.Describe(one.desired) + ": " + fixed})
-		return one
-	}
 	found := changesOf(old, now)
 	if found == nil {
 		return one
@@ -93,25 +88,6 @@ func decode(actual, desired *unstructured.Unstructured) (old, now *apiextensions
 	}
 	return old, now, nil
 }
-
-// immutableChange describes the changes that the API server rejects, with and without instances; empty if there are none. CRDs are not sent in
-// dry runs: they are large, and the installer changes their versions step by step. An administrator cannot delete the CRD: a policy
-// prevents it, because its instances would be deleted with it.
-func immutableChange(old, now *apiextensionsv1.CustomResourceDefinition) string {
-	var found []string
-	for _, change := range crdchange.Compare(old, now) {
-		if slices.Contains(ofIdentity, change.Rule) {
-			found = append(found, change.String())
-		}
-	}
-	if found == nil {
-		return ""
-	}
-	return strings.Join(found, ", ") + ", which is immutable: install a release without this CRD first; the installer then deletes it, if it has no instances"
-}
-
-// ofIdentity are the rules about fields that cannot change.
-var ofIdentity = []string{"crd/kind", "crd/group", "crd/scope"}
 
 // changesOf returns the finding about the changes of a CRD with instances; nil if there is none.
 func changesOf(old, now *apiextensionsv1.CustomResourceDefinition) *Finding {

@@ -3,8 +3,7 @@
 // Package preflight judges a release as a whole before its first object is written. Otherwise a release could stop in its middle, with
 // the phases of some providers new and others old. The installer and "capi-manifests plan --against" use it.
 //
-// Its findings are about objects that exist, and about versions of providers. A new object is judged when its phase is reached: it can
-// depend on objects of earlier phases. The permissions of the installer, and unmanaged CRDs, have checks of their own.
+// Its findings are about owners of objects, rejections of the API server, and versions of providers. The permissions of the installer, and unmanaged CRDs, have checks of their own.
 package preflight
 
 import (
@@ -59,17 +58,19 @@ type Release struct {
 	Adoptable func(actual *unstructured.Unstructured) bool
 	// Accepted are the risks that the administrator accepts.
 	Accepted []v1alpha1.AcceptedRisk
+
+	defines definitions
 }
 
 // Cluster answers without writing.
 type Cluster interface {
 	// Read returns an object; nil if it does not exist, or may not be read.
 	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	// Rejection returns the error with which the API server rejects the installer's write of an object in a dry run.
-	// actual is the object in the cluster.
-	Rejection(ctx context.Context, desired, actual *unstructured.Unstructured) error
-	// Creates reports whether the API server would create an object if none with its name existed.
-	Creates(ctx context.Context, desired *unstructured.Unstructured) bool
+	// Apply, Merge and Create return the answers of the API server to writes of the installer in dry runs: an apply, a merge patch, and a
+	// create. They do not change their arguments.
+	Apply(ctx context.Context, desired *unstructured.Unstructured) error
+	Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error
+	Create(ctx context.Context, desired *unstructured.Unstructured) error
 	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
 	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
 }
@@ -79,6 +80,7 @@ const concurrency = 8
 
 // Check returns the findings for a release, grouped by reason, and the notes.
 func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, error) {
+	release.defines = release.definitions()
 	var crds, others []judged
 	for phase, obj := range revision.Objects(release.Phases) {
 		switch one := (judged{phase: phase.Name, desired: obj}); {
@@ -95,7 +97,7 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 	found := release.versions()
 	var errs []error
 	var collisions []collision.Object
-	notes := map[string]int{}
+	notes, unjudged := map[string]int{}, 0
 	for _, one := range all {
 		if one.collides != nil {
 			collisions = append(collisions, *one.collides)
@@ -104,12 +106,19 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 		for _, note := range one.notes {
 			notes[note]++
 		}
+		if one.unjudged {
+			unjudged++
+		}
 	}
 	if collisions != nil {
 		found = append(found, Finding{Reason: reason.Collision, Message: collision.Message(collisions)})
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
-	return append(release.accept(found), counted(notes)...), errors.Join(errs...)
+	found = append(release.accept(found), counted(notes)...)
+	if unjudged > 0 {
+		found = append(found, Finding{Message: fmt.Sprintf("%d object(s) are checked when their phase is reached, because the release defines their kind or an object that they need", unjudged)})
+	}
+	return found, errors.Join(errs...)
 }
 
 // Lasting returns the accepted risks and the notes that follow from the release and the installed version alone. They hold also after
@@ -143,6 +152,8 @@ type judged struct {
 	findings []Finding
 	// collides describes an object of another owner; nil for any other.
 	collides *collision.Object
+	// unjudged is set if the API server cannot judge the object before another one of the release exists.
+	unjudged bool
 	// notes are predicates of a CRD.
 	notes []string
 	err   error
@@ -150,23 +161,30 @@ type judged struct {
 
 // rank orders findings: those that cannot be accepted come first.
 func rank(f Finding) int {
-	return slices.Index([]reason.Reason{reason.Collision, reason.ObjectsRefused, reason.RiskNotAccepted}, f.Reason)
+	return slices.Index([]reason.Reason{reason.Collision, reason.ObjectsRefused, reason.ObjectsForbidden, reason.RiskNotAccepted}, f.Reason)
 }
 
 // judge compares an object with the one in the cluster.
 func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged {
 	actual, err := cluster.Read(ctx, one.desired)
-	if err != nil || actual == nil || actual.GetDeletionTimestamp() != nil {
+	switch {
+	case err != nil || actual != nil && actual.GetDeletionTimestamp() != nil:
 		one.err = err
 		return one
+	case actual == nil:
+		return r.dryRun(ctx, cluster, one, nil)
 	}
 	switch action := predecessor.ActionFor(r.Namespace, one.desired, actual); {
 	case action == predecessor.Collide && !v1alpha1.AllowsAdoption(one.desired.GetAnnotations()) && (r.Adoptable == nil || !r.Adoptable(actual)):
 		one.collides = &collision.Object{Identity: object.IdentityOf(one.desired), Owner: collision.OwnerOf(actual)}
 	case object.IsCRD(one.desired):
-		return r.judgeCRD(ctx, cluster, one, actual)
-	case action == predecessor.Change || action == predecessor.AdoptAndChange:
-		return one.reject(ctx, cluster, cluster.Rejection(ctx, one.desired, actual))
+		one = r.judgeCRD(ctx, cluster, one, actual)
+		if action == predecessor.Keep || action == predecessor.Adopt { // it is large
+			return one
+		}
+		fallthrough
+	default:
+		return r.dryRun(ctx, cluster, one, actual)
 	}
 	return one
 }

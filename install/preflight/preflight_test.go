@@ -38,12 +38,21 @@ func (c *cluster) Read(_ context.Context, like *unstructured.Unstructured) (*uns
 	return c.objects[at], nil
 }
 
-func (c *cluster) Rejection(context.Context, *unstructured.Unstructured, *unstructured.Unstructured) error {
+func (c *cluster) Apply(context.Context, *unstructured.Unstructured) error {
 	c.dryRuns++
 	return c.rejection
 }
 
-func (c *cluster) Creates(context.Context, *unstructured.Unstructured) bool { return c.creates }
+func (c *cluster) Merge(ctx context.Context, desired *unstructured.Unstructured, _ []byte) error {
+	return c.Apply(ctx, desired)
+}
+
+func (c *cluster) Create(context.Context, *unstructured.Unstructured) error {
+	if c.creates {
+		return nil
+	}
+	return c.rejection
+}
 
 func (c *cluster) Instance(context.Context, *unstructured.Unstructured) (string, error) {
 	return c.instance, nil
@@ -84,38 +93,55 @@ func crd(labels, properties string, versions ...string) string {
 
 func TestCheck_FindingsOfObjects(t *testing.T) {
 	t.Parallel()
+	invalid := func(fields ...string) error {
+		var causes field.ErrorList
+		for _, path := range fields {
+			causes = append(causes, field.Invalid(field.NewPath(path), "x", "must differ"))
+		}
+		return apierrors.NewInvalid(schema.GroupKind{}, "capa", causes)
+	}
 	immutableSelector := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "capa", field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), "x", "field is immutable")})
 	narrow, wide := "{mode: {type: string, enum: [a]}}", "{mode: {type: string, enum: [a, b]}}"
 	for name, test := range map[string]struct {
 		actual, desired, installed string
+		beside                     string // another object of the release, which is unchanged
 		instance                   string
 		rejection                  error
 		creates                    bool
 		want                       []string // the effect of each finding and a part of its message
 		dryRuns                    int
 	}{
-		"new":                                 {desired: deployment("", "a")},
-		"unchanged":                           {actual: deployment(ours, "a"), desired: deployment("", "a")},
-		"changed":                             {actual: deployment(ours, "a"), desired: deployment("", "b"), dryRuns: 1},
-		"an immutable field":                  {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused kubectl delete deployment.apps capa -n providers"}, dryRuns: 1},
-		"an immutable field of a machine":     {actual: machine(ours, "a"), desired: machine("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
-		"a field that is invalid in any case": {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
-		"a denial, which may pass":            {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: apierrors.NewForbidden(schema.GroupResource{}, "capa", errors.New("denied")), dryRuns: 1},
-		"another owner":                       {actual: deployment("ownerReferences: [{apiVersion: v1, kind: Namespace, name: them, uid: u, controller: true}]", "a"), desired: deployment("", "a"), want: []string{"Collision (owned by Namespace them: Deployment providers/capa); to have it adopt all of them: kubectl annotate"}},
-		"another owner who allows it":         {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "a")},
-		"another owner who allows a change":   {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "b"), dryRuns: 1},
-		"another owner, and a manifest":       {actual: deployment("", "a"), desired: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a")},
-		"a breaking change":                   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), instance: "it has instances", want: []string{"RiskNotAccepted BreakingCRDChange: CustomResourceDefinition xs.example.com: v1 mode: fewer values are allowed"}},
-		"a breaking change without instances": {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage")},
-		"a return to the installed version":   {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: crd("", narrow, "v1,storage"), instance: "it has instances"},
-		"a return, and another CA":            {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: strings.Replace(crd("", narrow, "v1,storage"), "scope:", "conversion: {strategy: None}, scope:", 1), instance: "it has instances"},
-		"an unserved version that is removed": {actual: crd(ours, wide, "v1,unserved", "v2,storage"), desired: crd("", wide, "v2,storage")},
-		"a compatible change":                 {actual: crd(ours, narrow, "v1,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances"},
-		"a new storage version":               {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) switch to v2, which the installed release lacks, when the new pods are ready: from then on the way back stores their instances in v1 again"}},
-		"no way back":                         {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1,unserved", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) no longer serve v1: clients that use it get 404", "note 1 CRD(s) switch to v2 when the new pods are ready, and no longer serve v1: from then on no way back"}},
-		"a lacking storage version":           {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v2,storage"), instance: "it has instances", want: []string{"ObjectsRefused the release lacks version v1, in which instances are stored", "note no longer serve v1", "note no way back"}},
-		"another scope":                       {actual: crd(ours, wide, "v1,storage"), desired: strings.Replace(crd("", wide, "v1,storage"), "Namespaced", "Cluster", 1), want: []string{"ObjectsRefused spec.scope: scope changed"}},
-		"the way back":                        {actual: crd(ours, wide, "v1", "v2,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances", want: []string{"note no longer serve v2"}},
+		"new":                                  {desired: deployment("", "a"), dryRuns: 1},
+		"unchanged":                            {actual: deployment(ours, "a"), desired: deployment("", "a"), dryRuns: 1},
+		"changed":                              {actual: deployment(ours, "a"), desired: deployment("", "b"), dryRuns: 1},
+		"an immutable field":                   {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused kubectl delete deployment.apps capa -n providers"}, dryRuns: 1},
+		"an immutable field of a machine":      {actual: machine(ours, "a"), desired: machine("", "b"), rejection: immutableSelector, creates: true, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
+		"a field that is invalid in any case":  {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: immutableSelector, want: []string{"ObjectsRefused spec.selector"}, dryRuns: 1},
+		"a denial":                             {actual: deployment(ours, "a"), desired: deployment("", "b"), rejection: apierrors.NewForbidden(schema.GroupResource{}, "capa", errors.New("denied")), want: []string{"ObjectsForbidden phase x: Deployment providers/capa"}, dryRuns: 1},
+		"an invalid new object":                {desired: deployment("", "a"), rejection: invalid("spec.replicas"), want: []string{"ObjectsRefused spec.replicas"}, dryRuns: 1},
+		"an invalid object of another size":    {desired: deployment("", "a"), rejection: apierrors.NewRequestEntityTooLargeError("too large"), want: []string{"ObjectsRefused too large"}, dryRuns: 1},
+		"a namespace that does not exist":      {desired: deployment("", "a"), rejection: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "providers"), want: []string{"ObjectsRefused namespaces \"providers\" not found"}, dryRuns: 1},
+		"a namespace of the release":           {desired: deployment("", "a"), beside: "{apiVersion: v1, kind: Namespace, metadata: {name: providers}}", rejection: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "providers"), want: []string{"note 1 object(s) are checked when their phase is reached"}, dryRuns: 1},
+		"an instance of a kind of the release": {desired: strings.Replace(deployment("", "a"), "apiVersion: apps/v1, kind: Deployment", "apiVersion: example.com/v1, kind: X", 1), beside: crd("", "{}", "v1,storage"), rejection: invalid("spec"), want: []string{"note 1 object(s) are checked when their phase is reached"}},
+		"a policy of a kind of the release":    {desired: "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: p}, spec: {paramKind: {apiVersion: example.com/v1, kind: X}}}", beside: crd("", "{}", "v1,storage"), rejection: invalid("spec.paramKind"), want: []string{"note 1 object(s) are checked when their phase is reached"}},
+		"a binding of a policy of the release": {desired: "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: p, paramRef: {name: x}}}", beside: "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: p}}", rejection: invalid("spec.paramRef"), want: []string{"note 1 object(s) are checked when their phase is reached"}},
+		"a new CRD that is invalid":            {desired: crd("", "{}", "v1,storage"), rejection: invalid("spec.versions"), want: []string{"ObjectsRefused spec.versions"}, dryRuns: 1},
+		"a CRD without a stored version":       {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v2,storage"), rejection: invalid("status.storedVersions[0]"), want: []string{"note no longer serve v1", "note no way back"}, dryRuns: 1},
+		"another owner":                        {actual: deployment("ownerReferences: [{apiVersion: v1, kind: Namespace, name: them, uid: u, controller: true}]", "a"), desired: deployment("", "a"), want: []string{"Collision (owned by Namespace them: Deployment providers/capa); to have it adopt all of them: kubectl annotate"}},
+		"another owner who allows it":          {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "a"), dryRuns: 1},
+		"another owner who allows a change":    {actual: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), desired: deployment("", "b"), dryRuns: 1},
+		"another owner, and a manifest":        {actual: deployment("", "a"), desired: deployment("annotations: {"+v1alpha1.AdoptAnnotation+": "+v1alpha1.AdoptAlways+"}", "a"), dryRuns: 1},
+		"a breaking change":                    {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), instance: "it has instances", want: []string{"RiskNotAccepted BreakingCRDChange: CustomResourceDefinition xs.example.com: v1 mode: fewer values are allowed"}, dryRuns: 1},
+		"a breaking change without instances":  {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), dryRuns: 1},
+		"a return to the installed version":    {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: crd("", narrow, "v1,storage"), instance: "it has instances", dryRuns: 1},
+		"a return, and another CA":             {actual: crd(ours, wide, "v1,storage"), desired: crd("", narrow, "v1,storage"), installed: strings.Replace(crd("", narrow, "v1,storage"), "scope:", "conversion: {strategy: None}, scope:", 1), instance: "it has instances", dryRuns: 1},
+		"an unserved version that is removed":  {actual: crd(ours, wide, "v1,unserved", "v2,storage"), desired: crd("", wide, "v2,storage"), dryRuns: 1},
+		"a compatible change":                  {actual: crd(ours, narrow, "v1,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances", dryRuns: 1},
+		"a new storage version":                {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) switch to v2, which the installed release lacks, when the new pods are ready: from then on the way back stores their instances in v1 again"}, dryRuns: 1},
+		"no way back":                          {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v1,unserved", "v2,storage"), instance: "it has instances", want: []string{"note 1 CRD(s) no longer serve v1: clients that use it get 404", "note 1 CRD(s) switch to v2 when the new pods are ready, and no longer serve v1: from then on no way back"}, dryRuns: 1},
+		"a lacking storage version":            {actual: crd(ours, wide, "v1,storage"), desired: crd("", wide, "v2,storage"), instance: "it has instances", want: []string{"ObjectsRefused the release lacks version v1, in which instances are stored", "note no longer serve v1", "note no way back"}, dryRuns: 1},
+		"another scope":                        {actual: crd(ours, wide, "v1,storage"), desired: strings.Replace(crd("", wide, "v1,storage"), "Namespaced", "Cluster", 1), rejection: invalid("spec.scope"), creates: true, want: []string{"ObjectsRefused install a release without this CRD first"}, dryRuns: 1},
+		"the way back":                         {actual: crd(ours, wide, "v1", "v2,storage"), desired: crd("", wide, "v1,storage"), instance: "it has instances", want: []string{"note no longer serve v2"}, dryRuns: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,6 +150,9 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 				c.objects = append(c.objects, read(t, test.actual))
 			}
 			release := Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Version: "1.0.0", Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}}
+			if test.beside != "" {
+				release.Unchanged = []revision.Phase{{Objects: []*unstructured.Unstructured{read(t, test.beside)}}}
+			}
 			if test.installed != "" {
 				installed := read(t, test.installed)
 				release.InstalledCRD = func(string) *unstructured.Unstructured { return installed }
@@ -175,6 +204,20 @@ func TestCheck_AcceptedRisks(t *testing.T) {
 		})
 		if err != nil || len(found) != 1 || found[0].Blocks() != blocks || (len(Notes(found)) == 1) == blocks {
 			t.Errorf("release %s: findings %+v, error %v, want one that blocks: %t", release, found, err, blocks)
+		}
+	}
+}
+
+// An answer that says nothing about the object is an error: the release is judged again.
+func TestCheck_TransientAnswer(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{
+		apierrors.NewInternalError(errors.New("failed calling webhook")), apierrors.NewServiceUnavailable("etcd"), apierrors.NewTooManyRequests("later", 1),
+		apierrors.NewConflict(schema.GroupResource{}, "capa", errors.New("changed")), context.DeadlineExceeded, errors.New("discovery failed"),
+	} {
+		release := Release{Version: "1.0.0", Phases: []revision.Phase{{Objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}}}
+		if found, err := Check(t.Context(), &cluster{rejection: answer}, release); !errors.Is(err, answer) || found != nil {
+			t.Errorf("%v: findings %+v, error %v", answer, found, err)
 		}
 	}
 }

@@ -48,6 +48,7 @@ const (
 	RiskNotAccepted          Reason = "RiskNotAccepted"
 	ObjectsRefused           Reason = "ObjectsRefused"
 	ObjectsForbidden         Reason = "ObjectsForbidden"
+	InstancesUnreadable      Reason = "InstancesUnreadable"
 	Contested                Reason = "Contested"
 	ApplyFailed              Reason = "ApplyFailed"
 	TearingDown              Reason = "TearingDown"

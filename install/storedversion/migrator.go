@@ -66,21 +66,8 @@ type Migrator struct {
 	// Delay is the time until all API servers know a version of a CRD that one of them knows; 0 means two seconds.
 	Delay time.Duration
 
-	// pace limits the writes of instances.
-	pace pace
-	// migrations are the passes over instances that have not reached the end, by the UID of the CRD.
+	// migrations are the passes over instances that have not reached the end, by the UID of the CRD. A process that starts later begins them again.
 	migrations map[apitypes.UID]migration
-}
-
-// pace limits the rate of writes. The zero value is ready to use.
-type pace struct{ limiter flowcontrol.RateLimiter }
-
-// Wait waits until the next write is allowed.
-func (p *pace) Wait(ctx context.Context) error {
-	if p.limiter == nil {
-		p.limiter = flowcontrol.NewTokenBucketRateLimiter(migrationRate, migrationRate)
-	}
-	return p.limiter.Wait(ctx)
 }
 
 // migration is a pass over the instances of a CRD that has not reached the end.
@@ -143,7 +130,7 @@ func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, 
 	kind := instance.ListKind(crd)
 	kind.Version = object.StorageVersion(crd)
 	state := m.migrations[crd.GetUID()]
-	end := time.Now().Add(migrationTime)
+	end, pace := time.Now().Add(migrationTime), flowcontrol.NewTokenBucketRateLimiter(migrationRate, migrationRate)
 	for {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
@@ -157,7 +144,7 @@ func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, 
 		if err != nil {
 			return fmt.Errorf("listing the instances of %s, which drops a stored version: %w", object.Describe(crd), err)
 		}
-		if err := m.rewrite(ctx, kind, dropped, list.Items); err != nil {
+		if err := m.rewrite(ctx, pace, kind, dropped, list.Items); err != nil {
 			return err
 		}
 		state.next, state.written = list.Continue, state.written+len(list.Items)
@@ -178,9 +165,9 @@ func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, 
 
 // rewrite writes instances without a change, except that fields which are owned in a dropped version are owned in the storage version from
 // now on: the API server forgets owners in versions that it does not know.
-func (m *Migrator) rewrite(ctx context.Context, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
+func (m *Migrator) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
 	for i := range items {
-		if err := m.pace.Wait(ctx); err != nil {
+		if err := pace.Wait(ctx); err != nil {
 			return fmt.Errorf("writing instances: %w", err)
 		}
 		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.rewriteOne(ctx, list, dropped, &items[i]) })

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -79,15 +80,9 @@ func (c *Cluster) Serves(kind schema.GroupVersionKind) bool {
 	return err == nil
 }
 
-// Preview returns the object as it would be after an apply by a field manager, from a dry run. The object is nil unless the answer is
-// contract.Accepted.
-func (c *Cluster) Preview(ctx context.Context, desired *unstructured.Unstructured, manager string) (*unstructured.Unstructured, contract.Answer, error) {
-	result, err := c.Apply(ctx, desired, manager)
-	if err != nil {
-		answer, err := c.toAnswer(ctx, desired, err)
-		return nil, answer, err
-	}
-	return result, contract.Answer{}, nil
+// Answer returns the answer of the API server to a dry run of an object, from its error.
+func (c *Cluster) Answer(ctx context.Context, desired *unstructured.Unstructured, err error) (contract.Answer, error) {
+	return c.toAnswer(ctx, desired, err)
 }
 
 // Apply returns the object as it would be after an apply by a field manager, from a dry run. An error is the answer of the API server.
@@ -107,4 +102,13 @@ func (c *Cluster) Create(ctx context.Context, desired *unstructured.Unstructured
 	}
 	_, err = resource.Create(ctx, desired, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager})
 	return err
+}
+
+// Merge returns the object as it would be after a merge patch by a field manager, from a dry run. An error is the answer of the API server.
+func (c *Cluster) Merge(ctx context.Context, like *unstructured.Unstructured, patch []byte, manager string) (*unstructured.Unstructured, error) {
+	resource, err := c.resources.of(like)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Patch(ctx, like.GetName(), types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager})
 }

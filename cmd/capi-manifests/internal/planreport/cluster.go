@@ -89,17 +89,19 @@ func (p Report) Blocked() error {
 // Compare adds the effects of a release on a cluster to the report: the actions on objects, and the findings of the installer's preflight.
 // Objects name the installation that owns them, in the namespace of installed.
 func (p *Report) Compare(ctx context.Context, installed *Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
-	if p.Cluster, err = installed.actions(ctx, phases, unmanaged); err != nil {
+	judges := &judged{Cluster: installed.cluster, answers: map[object.Identity]answer{}}
+	p.Preflight, err = installed.findings(ctx, judges, preflight.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	if err != nil {
 		return err
 	}
-	p.Preflight, err = installed.findings(ctx, preflight.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	p.Cluster, err = installed.actions(ctx, judges, phases, unmanaged)
 	return err
 }
 
-// actions previews phases in a cluster, with dry runs of the installer's writes. It returns the installed objects that would be
+// actions previews phases in a cluster, with the answers to the dry runs of the preflight. It returns the installed objects that would be
 // removed or retained, the objects that would be created, adopted, changed or rejected, the objects of other owners, and the objects of
 // cluster-capi-operator that would stay. It writes nothing.
-func (i *Installed) actions(ctx context.Context, phases []revision.Phase, unmanaged []string) ([]Action, error) {
+func (i *Installed) actions(ctx context.Context, judges *judged, phases []revision.Phase, unmanaged []string) ([]Action, error) {
 	desired := objectsOf(phases)
 	removed, err := removals(ctx, i.cluster, i.objects, desired, unmanaged)
 	if err != nil {
@@ -107,7 +109,7 @@ func (i *Installed) actions(ctx context.Context, phases []revision.Phase, unmana
 	}
 	all := append([]Action{}, removed...)
 	for _, o := range desired {
-		action, err := preview(ctx, i.cluster, i.Namespace, o)
+		action, err := preview(ctx, judges, i.Namespace, o)
 		if err != nil {
 			return nil, err
 		}
@@ -118,27 +120,9 @@ func (i *Installed) actions(ctx context.Context, phases []revision.Phase, unmana
 	return append(all, left...), err
 }
 
-// withBookkeeping returns the desired object with the owner that the actual object has: the admission policies reject its removal also in
-// a dry run.
-func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.Unstructured {
-	if actual == nil {
-		return desired
-	}
-	out := desired.DeepCopy()
-	for _, key := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation} {
-		if value, has := actual.GetAnnotations()[key]; has {
-			_ = unstructured.SetNestedField(out.Object, value, "metadata", "annotations", key)
-		}
-	}
-	if actual.GetLabels()[predecessor.ManagedByLabel] == v1alpha1.Prefix {
-		_ = unstructured.SetNestedField(out.Object, v1alpha1.Prefix, "metadata", "labels", predecessor.ManagedByLabel)
-	}
-	return out
-}
-
 // preview returns the action on an object of the release. Without a dry run, because this user lacks the permission, its fields are compared.
-func preview(ctx context.Context, cluster *apiserver.Cluster, namespace string, desired *unstructured.Unstructured) (Action, error) {
-	actual, err := cluster.Read(ctx, desired)
+func preview(ctx context.Context, judges *judged, namespace string, desired *unstructured.Unstructured) (Action, error) {
+	actual, err := judges.Read(ctx, desired)
 	if err != nil {
 		return Action{}, err
 	}
@@ -146,16 +130,14 @@ func preview(ctx context.Context, cluster *apiserver.Cluster, namespace string, 
 	if action.Action == predecessor.Collide {
 		return action, nil
 	}
-	result, answer, err := cluster.Preview(ctx, withBookkeeping(desired, actual), v1alpha1.FieldOwner)
+	found := judges.answers[object.IdentityOf(desired)]
 	switch {
-	case err != nil:
-		return Action{}, err
-	case answer.Verdict == contract.Rejected:
-		action.Action, action.Message = Reject, answer.Reasons()
-	case result == nil && actual != nil: // a new object may be of a kind, or in a namespace, that the release creates
-		action.Message = "not checked by a dry run: " + answer.Reasons()
-	case result != nil && actual != nil:
-		action.Fields = changedFields(actual, result)
+	case found.Verdict == contract.Rejected:
+		action.Action, action.Message = Reject, found.Reasons()
+	case found.Verdict == contract.Unknown && actual != nil: // a new object may be of a kind, or in a namespace, that the release creates
+		action.Message = "not checked by a dry run: " + found.Reasons()
+	case found.result != nil && actual != nil:
+		action.Fields = changedFields(actual, found.result)
 		action.Restarts = slices.ContainsFunc(action.Fields, inPodTemplate(desired))
 		action.Action = precise(action.Action, len(action.Fields) > 0)
 	}

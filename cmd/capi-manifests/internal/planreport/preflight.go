@@ -4,10 +4,13 @@ package planreport
 
 import (
 	"context"
+	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/install/preflight"
@@ -15,7 +18,7 @@ import (
 )
 
 // findings returns the findings of the installer's preflight about a release.
-func (i *Installed) findings(ctx context.Context, release preflight.Release) ([]preflight.Finding, error) {
+func (i *Installed) findings(ctx context.Context, judges *judged, release preflight.Release) ([]preflight.Finding, error) {
 	release.Accepted = i.ClusterAPI.Spec.AcceptedRisks
 	if current := i.ClusterAPI.Status.Version(i.ClusterAPI.Status.CurrentVersion); current != nil {
 		release.Installed = current.Components
@@ -27,29 +30,68 @@ func (i *Installed) findings(ctx context.Context, release preflight.Release) ([]
 		}
 		release.InstalledCRD = func(name string) *unstructured.Unstructured { return crds[name] }
 	}
-	found, err := preflight.Check(ctx, judged{i.cluster}, release)
+	found, err := preflight.Check(ctx, judges, release)
 	for at := range found {
 		found[at].Message = i.mask.Text(found[at].Message)
 	}
 	return found, err
 }
 
-// judged is a cluster that the preflight reads.
-type judged struct{ *apiserver.Cluster }
+// judged is a cluster that the preflight reads. It records the answers to dry runs.
+type judged struct {
+	*apiserver.Cluster
 
-// Rejection implements preflight.Cluster.
-func (j judged) Rejection(ctx context.Context, desired, actual *unstructured.Unstructured) error {
-	_, err := j.Apply(ctx, withBookkeeping(desired, actual), v1alpha1.FieldOwner)
+	mutex   sync.Mutex
+	answers map[object.Identity]answer
+}
+
+// answer is the answer to the dry run of an object. The result is nil unless the object was accepted.
+type answer struct {
+	contract.Answer
+	result *unstructured.Unstructured
+}
+
+// record keeps an answer. It returns no error if the API server does not judge the object, because this user lacks the permission or a webhook fails.
+func (j *judged) record(ctx context.Context, of, result *unstructured.Unstructured, err error) error {
+	found, errAnswer := j.Answer(ctx, of, err)
+	if errAnswer != nil {
+		return errAnswer
+	}
+	switch {
+	case err == nil:
+	case preflight.Resolves(of, err):
+		found, result = contract.Answer{}, nil
+	default:
+		result = nil
+	}
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.answers[object.IdentityOf(of)] = answer{found, result}
+	if found.Verdict == contract.Unknown && (apierrors.IsForbidden(err) || preflight.IsTransient(err)) {
+		return nil
+	}
 	return err
 }
 
-// Creates implements preflight.Cluster.
-func (j judged) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
-	return preflight.Exists(j.Create(ctx, desired, v1alpha1.FieldOwner))
+// Apply implements preflight.Cluster.
+func (j *judged) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
+	result, err := j.Cluster.Apply(ctx, desired, v1alpha1.FieldOwner)
+	return j.record(ctx, desired, result, err)
+}
+
+// Merge implements preflight.Cluster.
+func (j *judged) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
+	result, err := j.Cluster.Merge(ctx, desired, patch, v1alpha1.FieldOwner)
+	return j.record(ctx, desired, result, err)
+}
+
+// Create implements preflight.Cluster.
+func (j *judged) Create(ctx context.Context, desired *unstructured.Unstructured) error {
+	return j.Cluster.Create(ctx, desired, v1alpha1.FieldOwner)
 }
 
 // Instance implements preflight.Cluster.
-func (j judged) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
+func (j *judged) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
 	number, err := instancesOf(ctx, j.Cluster, crd)
 	if number == 0 {
 		return "", err

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/replacing"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Every object that a release writes is sent in a dry run before the first one is written. Some answers would say nothing, because they depend
+// on another object of the release:
+//
+//   - the API server would judge an instance by the CRD that it has, and a policy with parameters needs their kind. They are not sent if the
+//     release defines the kind;
+//   - an object is not judged if the API server answers that another object of the release does not exist, such as its namespace or role.
+//
+// These objects are judged when their phase is reached. A note has their number.
+
+// definitions are the kinds and the objects of a release, by the name of their resource in answers of the API server.
+type definitions struct {
+	kinds   sets.Set[schema.GroupKind]
+	objects sets.Set[string]
+}
+
+// definitions returns the kinds that the CRDs of the release define, and its objects.
+func (r Release) definitions() definitions {
+	out := definitions{sets.New[schema.GroupKind](), sets.New[string]()}
+	for _, obj := range revision.Objects(slices.Concat(r.Phases, r.Unchanged)) {
+		if object.IsCRD(obj) {
+			out.kinds.Insert(object.DefinedKind(obj))
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
+		out.objects.Insert(resource.Resource + "/" + obj.GetName())
+	}
+	return out
+}
+
+// needs reports whether the API server cannot judge an object without the release.
+func (d definitions) needs(obj *unstructured.Unstructured) bool {
+	parameters := object.MapAt(obj.Object, "spec", "paramKind")
+	kind := schema.FromAPIVersionAndKind(object.TextAt(parameters, "apiVersion"), object.TextAt(parameters, "kind")).GroupKind()
+	return d.kinds.HasAny(object.GroupKind(obj), kind) || object.MapAt(obj.Object, "spec", "paramRef") != nil && d.has("", object.TextAt(obj.Object, "spec", "policyName"))
+}
+
+// lacks reports whether the API server lacks an object of the release, as its answer says.
+func (d definitions) lacks(err error) bool {
+	answer, isStatus := errors.AsType[*apierrors.StatusError](err)
+	if !isStatus || !apierrors.IsNotFound(err) || answer.Status().Details == nil {
+		return false
+	}
+	return d.has(answer.Status().Details.Kind, answer.Status().Details.Name)
+}
+
+// has reports whether the release has an object with a name; of a resource, unless that is empty.
+func (d definitions) has(resource, name string) bool {
+	if resource != "" {
+		return d.objects.Has(resource + "/" + name)
+	}
+	return slices.ContainsFunc(d.objects.UnsortedList(), func(known string) bool { return strings.HasSuffix(known, "policies/"+name) })
+}
+
+// dryRun adds a finding if the API server rejects the write of an object. If it would create the object, it rejects only the change of an
+// immutable field. No list of such fields is needed, which would differ between versions of Kubernetes. The message has the command that
+// deletes the object, unless objects of others or machines would be deleted with it. The installer does not delete the object itself:
+// meanwhile a provider does not run.
+func (r Release) dryRun(ctx context.Context, cluster Cluster, one judged, actual *unstructured.Unstructured) judged {
+	if r.defines.needs(one.desired) {
+		one.unjudged = true
+		return one
+	}
+	desired := one.desired
+	err := send(ctx, cluster, desired, actual)
+	switch found := (Finding{Message: "phase " + one.phase + ": " + object.Describe(desired) + ": " + fmt.Sprint(err)}); {
+	case err == nil, Resolves(desired, err):
+		return one
+	case r.defines.lacks(err):
+		one.unjudged = true
+		return one
+	case IsTransient(err), !meta.IsNoMatchError(err) && !errors.As(err, new(apierrors.APIStatus)):
+		one.err = fmt.Errorf("sending the dry run of %s: %w", object.Describe(desired), err)
+		return one
+	case apierrors.IsForbidden(err):
+		found.Reason = reason.ObjectsForbidden
+		one.findings = append(one.findings, found)
+	default:
+		found.Reason = reason.ObjectsRefused
+		if actual != nil && IsInvalid(err) && Exists(cluster.Create(ctx, desired)) {
+			found = immutable(found, desired)
+		}
+		one.findings = append(one.findings, found)
+	}
+	return one
+}
+
+// immutable adds the next step to a finding about an immutable field.
+func immutable(found Finding, desired *unstructured.Unstructured) Finding {
+	switch {
+	case object.IsCRD(desired):
+		found.Message += "; the field is immutable: install a release without this CRD first; the installer then deletes it, if it has no instances"
+	case !object.DeletesOthers(object.GroupKind(desired)):
+		found.Deletes = object.IdentityOf(desired)
+		found.Message += "; the field is immutable: delete the object, and the installer creates it again: " + Deletion(found.Deletes)
+	}
+	return found
+}
+
+// send sends the write of an object as a dry run. A CRD that exists is sent as it is after the write, also without the fields of other actors
+// that the release drops: with them, the API server rejects a CRD that ends its conversion.
+func send(ctx context.Context, cluster Cluster, desired, actual *unstructured.Unstructured) error {
+	if actual == nil || !object.IsCRD(desired) {
+		return cluster.Apply(ctx, withBookkeeping(desired, actual))
+	}
+	spec := maps.Clone(object.MapAt(desired.Object, "spec"))
+	conversion := maps.Clone(object.MapAt(spec, "conversion"))
+	if conversion == nil {
+		conversion = map[string]any{"strategy": "None"}
+	}
+	if conversion["webhook"] == nil {
+		conversion["webhook"] = nil // a merge patch removes it
+	}
+	spec["conversion"] = conversion
+	metadata := map[string]any{"labels": desired.GetLabels(), "annotations": desired.GetAnnotations()}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", object.Describe(desired), err)
+	}
+	return cluster.Merge(ctx, desired, patch)
+}
+
+// withBookkeeping returns the desired object with the owner of the actual object: the admission policies reject the removal of an owner also in
+// a dry run.
+func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.Unstructured {
+	if actual == nil {
+		return desired
+	}
+	out := desired.DeepCopy()
+	for _, key := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation} {
+		if value, has := actual.GetAnnotations()[key]; has {
+			_ = unstructured.SetNestedField(out.Object, value, "metadata", "annotations", key)
+		}
+	}
+	if actual.GetLabels()[predecessor.ManagedByLabel] == v1alpha1.Prefix {
+		_ = unstructured.SetNestedField(out.Object, v1alpha1.Prefix, "metadata", "labels", predecessor.ManagedByLabel)
+	}
+	return out
+}
+
+// Resolves reports whether the installer completes a write that the API server rejects in a dry run. It replaces bindings. The stored versions of a
+// CRD are reduced before it is applied; changesOf finds a CRD for which that is impossible.
+func Resolves(desired *unstructured.Unstructured, err error) bool {
+	causes := replacing.InvalidFields(err)
+	storedVersions := causes != nil && !slices.ContainsFunc(causes, func(cause metav1.StatusCause) bool { return !strings.HasPrefix(cause.Field, "status.storedVersions") })
+	return replacing.Replaces(desired, err) || object.IsCRD(desired) && storedVersions
+}
+
+// IsInvalid reports whether the API server rejects fields of an object. Errors of webhooks and policies can depend on other objects.
+func IsInvalid(err error) bool { return len(replacing.InvalidFields(err)) > 0 }
+
+// IsTransient reports whether an error is no verdict on the object, such as a conflict or an unavailable API server.
+func IsTransient(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, new(net.Error))
+	}
+	code := answer.Status().Code
+	return code >= http.StatusInternalServerError || slices.Contains(transientCodes, code)
+}
+
+// transientCodes are the codes of answers below 500 that are no verdict on the object: another token, time or state leads to another answer.
+var transientCodes = []int32{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
+
+// Deletion returns the command that deletes an object.
+func Deletion(o object.Identity) string {
+	resource := strings.ToLower(o.Kind)
+	if o.Group != "" {
+		resource += "." + o.Group
+	}
+	if o.Namespace == "" {
+		return "kubectl delete " + resource + " " + o.Name
+	}
+	return "kubectl delete " + resource + " " + o.Name + " -n " + o.Namespace
+}
+
+// Exists reports whether a create failed only because the object exists: the API server compares names after all else.
+func Exists(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
