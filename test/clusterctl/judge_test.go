@@ -78,7 +78,7 @@ func TestClusterctl_JudgesReleases(t *testing.T) {
 				"infrastructure-components.yaml": []byte(text), "metadata.yaml": []byte(metadata),
 			}}, rules.All())
 			for _, f := range findings {
-				if f.Severity == contract.Error && f.Rule != "infra-machine/present" && f.Rule != "infra-cluster/present" {
+				if f.Severity == contract.Error {
 					errs = append(errs, f.Rule+": "+f.Message)
 				}
 			}

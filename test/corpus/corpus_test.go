@@ -34,7 +34,7 @@ import (
 // knownErrors are the true error-level findings about providers, by folder and rule, with the reason.
 var knownErrors = map[string]map[string]string{
 	"infrastructure-kubevirt": {
-		"infra-cluster/failure-domains-type": "status.failureDomains is a list under the contract v1beta1: core fails as soon as there is one",
+		"contract/field-types": "status.failureDomains is a list under the contract v1beta1: core fails as soon as there is one",
 	},
 	"cluster-api-provider-nutanix": {
 		"clusterctl/variables-default": "NUTANIX_ENDPOINT has no default, and no cluster sets it",

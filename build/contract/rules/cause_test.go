@@ -65,7 +65,7 @@ func errorsIn(replacements ...string) (found []string) {
 	}}
 	for _, f := range contract.Check(bundle, rules.All()) {
 		theme, _, _ := strings.Cut(f.Rule, "/")
-		if f.Severity == contract.Error && (theme == "rbac" || theme == "infra-machine" || theme == "startup") && f.Rule != "infra-machine/template" {
+		if f.Severity == contract.Error && (theme == "rbac" || theme == "contract" || theme == "startup") && f.Rule != "contract/template" {
 			found = append(found, fmt.Sprintf("%s: %s", f.Rule, f.Message))
 		}
 	}
@@ -81,8 +81,8 @@ func TestCheck_FindsCausesNotSymptoms(t *testing.T) {
 		"MissingField": {
 			[]string{"STATUS", "spec: {type: object}"},
 			[]string{
-				"infra-machine/initialization-provisioned: status.initialization.provisioned is missing in version v1, which Cluster API uses",
-				"infra-machine/provider-id: spec.providerID is missing in version v1, which Cluster API uses",
+				"contract/field-present: spec.providerID is missing in version v1, which Cluster API uses",
+				"contract/field-present: status.initialization.provisioned is missing in version v1, which Cluster API uses",
 			},
 		},
 		"MissingRole": {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -80,56 +79,6 @@ func notTemplates(all contract.Definitions) contract.Definitions {
 	return contract.Filter(all.WithRole(), func(d *contract.Definition) bool { return !d.Template && d.Role != contract.IPAMPool })
 }
 
-// needs returns a check that bundles of a provider type have a kind with a role.
-func needs(kind extractor.ProviderType, wanted contract.Role) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
-		if b.Metadata.ProviderType != kind || len(b.Definitions.Of(wanted)) > 0 {
-			return nil
-		}
-		findings := metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
-		if kind == infrastructureType && len(b.Definitions.Of(infrastructureRoles...)) > 0 {
-			findings[0].Severity = contract.Warning // such as a provider of managed clusters, or of machines for the clusters of another one
-		}
-		return findings
-	}
-}
-
-// An infrastructure provider has at least one of the infrastructureRoles. A control plane can run its own nodes.
-var infrastructureRoles = []contract.Role{contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane}
-
-// hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.
-func hasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
-		for _, d := range b.Definitions.Of(of) {
-			if b.Definitions.Kind(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") {
-				findings = append(findings, d.At("spec", "names", "kind").Finding("CRD of %sTemplate not found", d.DefinedKind))
-			}
-		}
-		return findings
-	}
-}
-
-// oneHasTemplate returns a check that at least one of the kinds with a role has a template.
-func oneHasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
-		missing := hasTemplate(of)(b)
-		if len(missing) == 0 || len(missing) < len(b.Definitions.Of(of)) {
-			return nil
-		}
-		return missing[:1]
-	}
-}
-
-// othersHaveTemplate returns a check that each kind with a role has a template, if one has.
-func othersHaveTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
-		if len(oneHasTemplate(of)(b)) > 0 {
-			return nil // reported by another rule
-		}
-		return hasTemplate(of)(b)
-	}
-}
-
 func metadataFinding(field, format string, arguments ...any) []contract.Finding {
 	return []contract.Finding{{File: contract.MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
 }
@@ -138,14 +87,6 @@ func metadataFinding(field, format string, arguments ...any) []contract.Finding 
 func releaseFinding(file, message string) []contract.Finding {
 	return []contract.Finding{{File: file, Message: message}}
 }
-
-// The provider types whose bundles need a kind with a role.
-const (
-	infrastructureType = extractor.Infrastructure
-	bootstrapType      = extractor.Bootstrap
-	controlPlaneType   = extractor.ControlPlane
-	ipamType           = extractor.IPAM
-)
 
 // explain returns the problem on one line, without the value if that is an object.
 func explain(problem *field.Error) string {

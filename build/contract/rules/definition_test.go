@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -72,7 +70,7 @@ func TestCheck_ProviderInGroupOfItsOwn(t *testing.T) {
 	for _, f := range contract.Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(manifests)}, All()) {
 		counts[f.Rule]++
 	}
-	want := map[string]int{"infra-cluster/present": 0, "infra-machine/present": 0, "rbac/aggregation-label": 2, "infra-cluster/status-ready": 1, "infra-machine/status-ready": 1}
+	want := map[string]int{"contract/kind-present": 0, "rbac/aggregation-label": 2, "contract/field-present": 2}
 	for rule, number := range want {
 		if counts[rule] != number {
 			t.Errorf("%s: %d findings, want %d", rule, counts[rule], number)
@@ -80,18 +78,19 @@ func TestCheck_ProviderInGroupOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestCheck_MachineOnlyProviderIsWarned(t *testing.T) {
+// TestCheck_ProviderWithoutKindsIsWarned: clusterctl installs providers without kinds with a role, such as simulators.
+func TestCheck_ProviderWithoutKindsIsWarned(t *testing.T) {
 	t.Parallel()
-	manifests := fmt.Sprintf(crdOf, "DemoMachine", "infrastructure.cluster.x-k8s.io", "cluster.x-k8s.io/v1beta2: v1", "spec: {properties: {providerID: {type: string}}}")
-	for text, want := range map[string]contract.Severity{manifests: contract.Warning, "": contract.Error} {
-		var got []contract.Severity
-		for _, f := range contract.Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(text)}, All()) {
-			if f.Rule == "infra-cluster/present" {
-				got = append(got, f.Severity)
+	machine := fmt.Sprintf(crdOf, "DemoMachine", "infrastructure.cluster.x-k8s.io", "cluster.x-k8s.io/v1beta2: v1", "spec: {properties: {providerID: {type: string}}}")
+	for manifests, want := range map[string]int{machine: 1, "": 2} {
+		got := 0
+		for _, f := range contract.Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(manifests)}, All()) {
+			if f.Rule == "contract/kind-present" && f.Severity == contract.Warning {
+				got++
 			}
 		}
-		if diff := cmp.Diff([]contract.Severity{want}, got); diff != "" {
-			t.Errorf("infra-cluster/present (-want +got):\n%s", diff)
+		if got != want {
+			t.Errorf("%d warnings of contract/kind-present in %q, want %d", got, manifests, want)
 		}
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// contractField is a field that Cluster API reads or writes, as the accessors of its package internal/contract list them. Other
-// rules check the fields that have a rule of their own.
+// contractField is a field that Cluster API reads or writes, as its contracts and the accessors of its package internal/contract list them.
 type contractField struct {
 	role     contract.Role
 	contract string // empty for all contracts
@@ -18,6 +17,39 @@ type contractField struct {
 	types    []string
 	// parts are the fields of an object or of the items of a list without which the API server drops what Cluster API writes.
 	parts []string
+	// missing is the severity of a version without the field; empty if the field is optional. when limits it to kinds with another field.
+	missing contract.Severity
+	when    string
+}
+
+// must and should return fields that a kind must or should have; another field limits the kinds, unless it is empty.
+func must(role contract.Role, of, when, kind string, paths ...string) []contractField {
+	return present(contract.Error, role, of, when, kind, paths...)
+}
+
+func should(role contract.Role, of, when, kind string, paths ...string) []contractField {
+	return present(contract.Warning, role, of, when, kind, paths...)
+}
+
+func present(missing contract.Severity, role contract.Role, of, when, kind string, paths ...string) (fields []contractField) {
+	for _, path := range paths {
+		fields = append(fields, contractField{role: role, contract: of, path: path, types: []string{kind}, missing: missing, when: when})
+	}
+	return fields
+}
+
+// endpointOf returns the endpoint of a control plane.
+func endpointOf(role contract.Role) []contractField {
+	return slices.Concat([]contractField{{role: role, path: "spec.controlPlaneEndpoint", types: []string{contract.TypeObject}}},
+		texts(role, "", "spec.controlPlaneEndpoint.host"), []contractField{{role: role, path: "spec.controlPlaneEndpoint.port", types: []string{contract.TypeInteger}}})
+}
+
+// failuresOf returns the fields about terminal failures.
+func failuresOf(roles ...contract.Role) (fields []contractField) {
+	for _, role := range roles {
+		fields = append(fields, texts(role, "", "status.failureReason", "status.failureMessage")...)
+	}
+	return fields
 }
 
 func texts(role contract.Role, of string, paths ...string) (fields []contractField) {
@@ -38,7 +70,7 @@ func controlPlaneIntegers(of string, paths ...string) (fields []contractField) {
 // conditionsOf returns the conditions of a role. Cluster API summarizes a condition by type and status.
 func conditionsOf(role contract.Role) []contractField {
 	return slices.Concat([]contractField{
-		{role: role, path: "status.conditions", types: []string{contract.TypeArray}},
+		{role: role, path: "status.conditions", types: []string{contract.TypeArray}, missing: contract.Warning},
 		{role: role, path: "status.conditions[]", types: []string{contract.TypeObject}, parts: []string{"type", "status"}},
 	}, texts(role, "", "status.conditions[].type", "status.conditions[].status", "status.conditions[].reason", "status.conditions[].message", "status.conditions[].lastTransitionTime"))
 }
@@ -61,6 +93,47 @@ func objectMetadata(roles ...contract.Role) (fields []contractField) {
 }
 
 var contractFields = slices.Concat(
+	endpointOf(contract.InfraCluster), endpointOf(contract.ControlPlane),
+	failuresOf(contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig),
+	must(contract.InfraCluster, "v1beta1", "", contract.TypeBoolean, "status.ready"),
+	must(contract.InfraCluster, "v1beta2", "", contract.TypeBoolean, "status.initialization.provisioned"),
+	should(contract.InfraCluster, "", "", contract.TypeObject, "spec.controlPlaneEndpoint"),
+	should(contract.InfraCluster, "", "spec.controlPlaneEndpoint", contract.TypeString, "spec.controlPlaneEndpoint.host"),
+	should(contract.InfraCluster, "", "spec.controlPlaneEndpoint", contract.TypeInteger, "spec.controlPlaneEndpoint.port"),
+	must(contract.InfraMachine, "", "", contract.TypeString, "spec.providerID"),
+	must(contract.InfraMachine, "v1beta1", "", contract.TypeBoolean, "status.ready"),
+	must(contract.InfraMachine, "v1beta2", "", contract.TypeBoolean, "status.initialization.provisioned"),
+	must(contract.InfraMachinePool, "", "", contract.TypeArray, "spec.providerIDList"),
+	must(contract.InfraMachinePool, "", "", contract.TypeInteger, "status.replicas"),
+	must(contract.InfraMachinePool, "", "", contract.TypeBoolean, "status.ready"),
+	should(contract.InfraMachinePool, "v1beta2", "", contract.TypeBoolean, "status.initialization.provisioned"),
+	texts(contract.InfraMachinePool, "", "spec.providerID", "spec.providerIDList[]", "status.infrastructureMachineKind"),
+	must(contract.BootstrapConfig, "", "", contract.TypeString, "status.dataSecretName"),
+	must(contract.BootstrapConfig, "v1beta1", "", contract.TypeBoolean, "status.ready"),
+	must(contract.BootstrapConfig, "v1beta2", "", contract.TypeBoolean, "status.initialization.dataSecretCreated"),
+	must(contract.ControlPlane, "v1beta1", "", contract.TypeBoolean, "status.initialized"),
+	must(contract.ControlPlane, "v1beta2", "", contract.TypeBoolean, "status.initialization.controlPlaneInitialized"),
+	must(contract.ControlPlane, "", "spec.replicas", contract.TypeInteger, "status.replicas", "status.readyReplicas"),
+	must(contract.ControlPlane, "v1beta2", "spec.replicas", contract.TypeInteger, "status.availableReplicas", "status.upToDateReplicas"),
+	should(contract.ControlPlane, "v1beta1", "spec.replicas", contract.TypeInteger, "status.updatedReplicas"),
+	should(contract.ControlPlane, "", "spec.replicas", contract.TypeString, "status.selector"),
+	should(contract.ControlPlane, "", "", contract.TypeString, "spec.version"),
+	should(contract.ControlPlane, "v1beta2", "spec.machineTemplate.spec", contract.TypeObject, "spec.machineTemplate.spec.infrastructureRef"),
+	should(contract.ControlPlane, "", "spec.machineTemplate.spec", contract.TypeObject, "spec.machineTemplate.metadata"),
+	[]contractField{
+		{role: contract.InfraMachine, path: "status.addresses", types: []string{contract.TypeArray}},
+		{role: contract.InfraMachine, path: "status.addresses[]", types: []string{contract.TypeObject}},
+		{role: contract.InfraMachinePool, path: "status.instances", types: []string{contract.TypeArray}},
+		{role: contract.InfraMachinePool, path: "status.instances[]", types: []string{contract.TypeObject}},
+		{role: contract.InfraCluster, contract: "v1beta1", path: "status.failureDomains", types: []string{contract.TypeObject}},
+		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains", types: []string{contract.TypeArray}},
+		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[].controlPlane", types: []string{contract.TypeBoolean}},
+		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[].attributes", types: []string{contract.TypeObject}},
+		{role: contract.ControlPlane, contract: "v1beta2", path: "spec.rollout", types: []string{contract.TypeObject}},
+		{role: contract.ControlPlane, path: "status.externalManagedControlPlane", types: []string{contract.TypeBoolean}},
+	},
+	texts(contract.InfraMachine, "", "status.addresses[].type", "status.addresses[].address"), texts(contract.InfraMachine, "v1beta2", "status.failureDomain"),
+	texts(contract.InfraCluster, "v1beta2", "status.failureDomains[].name"),
 	conditionsOf(contract.InfraCluster), conditionsOf(contract.InfraMachine), conditionsOf(contract.InfraMachinePool),
 	conditionsOf(contract.ControlPlane), conditionsOf(contract.BootstrapConfig),
 	objectMetadata(contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig),
@@ -147,4 +220,38 @@ func eachContractField(d *contract.Definition, check func(path string, field con
 		}
 	}
 	return findings
+}
+
+// setLater are the fields that a controller sets after an object is created, so that they must be optional.
+var setLater = map[contract.Role][2]string{
+	contract.InfraCluster: {"spec", "controlPlaneEndpoint"}, contract.ControlPlane: {"spec", "controlPlaneEndpoint"},
+	contract.InfraMachine: {"spec", "providerID"}, contract.InfraMachinePool: {"spec", "providerIDList"},
+}
+
+func checkSetLater(d *contract.Definition) (findings []contract.Finding) {
+	field, known := setLater[d.Role]
+	if !known || d.Template {
+		return nil
+	}
+	parent, _ := contract.SchemaField(d.Schema, field[0])
+	for _, required := range parent.At("required").Items() {
+		if required.Text() == field[1] {
+			findings = append(findings, required.Finding("%s.%s is required in version %s", field[0], field[1], d.Version))
+		}
+	}
+	return findings
+}
+
+// checkMissing returns a check that the version that Cluster API uses has the fields of a severity.
+func checkMissing(of contract.Severity) func(*contract.Definition) []contract.Finding {
+	return func(d *contract.Definition) (findings []contract.Finding) {
+		for _, field := range contractFields {
+			isOf := field.role == d.Role && (field.contract == "" || field.contract == d.Contract)
+			if !isOf || field.missing != of || d.Template || !d.Schema.Exists() || field.when != "" && !d.HasField(field.when) {
+				continue
+			}
+			findings = append(findings, d.Missing(field.path)...)
+		}
+		return findings
+	}
 }

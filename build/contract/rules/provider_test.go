@@ -63,7 +63,7 @@ func checkViolations(t *testing.T, name string, form contract.Form, findings []c
 // violations are violations of MUSTs in real providers, with their consequences.
 var violations = map[string]map[string]string{
 	"infrastructure-kubevirt": {
-		"infra-cluster/failure-domains-type":    "status.failureDomains is a list under the contract v1beta1: Cluster API fails if the list is not empty",
+		"contract/field-types":                  "status.failureDomains is a list under the contract v1beta1: Cluster API fails if the list is not empty",
 		"metadata-yaml/contract-matches-labels": "its own metadata.yaml has the contract v1beta2, and its CRDs have labels for v1beta1 only",
 	},
 	"infrastructure-linode": {

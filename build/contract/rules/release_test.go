@@ -67,7 +67,7 @@ func TestCheckRelease_AppliesOnlyReleaseRules(t *testing.T) {
 	want := map[string][]string{
 		"webhook/service-namespace":    {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
 		"clusterctl/namespace-flag":    {"infrastructure-components.yaml:30 spec.template.spec.containers[0].args[0]"},
-		"infra-cluster/present":        {"infrastructure-components.yaml:0"},
+		"contract/kind-present":        {"infrastructure-components.yaml:0", "infrastructure-components.yaml:0"},
 		"metadata-yaml/present":        {"metadata.yaml:0"},
 		"bundle/serviceaccount-exists": nil, "clusterctl/target-namespace": nil, "webhook/service-port": nil, "clusterctl/repository-directory": nil,
 		"installer/no-secret": nil, "installer/no-namespace-object": nil, "installer/other-image-pinned": nil, "metadata/image-name-occurs": nil,

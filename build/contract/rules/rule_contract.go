@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
@@ -23,30 +24,40 @@ var contractRules = []contract.Rule{{
 		return nil
 	}),
 }, {
-	ID:       "contract/typemeta",
+	ID:       "contract/field-present",
 	Severity: contract.Error,
-	Source:   forInfraCluster("All resources: TypeMeta and ObjectMeta field"),
-	Why:      "Cluster API reads and writes the metadata of the objects: owners, labels, finalizers.",
-	Fix:      "Declare apiVersion and kind as strings and metadata as an object, or none of them.",
-	Check: eachWithRole(func(d *contract.Definition) (findings []contract.Finding) {
-		for field, kind := range map[string]string{"apiVersion": contract.TypeString, "kind": contract.TypeString, "metadata": contract.TypeObject} {
-			findings = append(findings, d.Mistyped(field, kind)...)
-		}
-		return findings
-	}),
+	Source:   contractOverview,
+	Why:      "Cluster API waits for the field, or reads it, in each object of the kind. Without it the Cluster, the Machine or the MachinePool never becomes ready.",
+	Fix:      "Add the field of the contract to the version that Cluster API uses.",
+	Check:    eachDefinition(contract.Definitions.WithRole, checkMissing(contract.Error)),
 }, {
-	ID:       "contract/conditions-shape",
+	ID:       "contract/field-recommended",
 	Severity: contract.Warning,
-	Source:   forInfraCluster("InfraCluster: conditions"),
-	Why:      "Cluster API reads conditions as a list of objects with type and status, and ignores any other value.",
-	Fix:      "Make status.conditions a list of metav1.Condition.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
-		var findings []contract.Finding
-		for _, pair := range [][2]string{{"", contract.TypeArray}, {"[]", contract.TypeObject}, {"[].type", contract.TypeString}, {"[].status", contract.TypeString}} {
-			findings = append(findings, d.Mistyped("status.conditions"+pair[0], pair[1])...)
-		}
-		return findings
-	}),
+	Source:   contractOverview,
+	Why:      "The contract recommends the field: conditions explain to users why an object is not ready, ClusterClasses set versions and machines, and autoscalers read counters.",
+	Fix:      "Add the field of the contract to the version that Cluster API uses.",
+	Check:    eachDefinition(contract.Definitions.WithRole, checkMissing(contract.Warning)),
+}, {
+	ID:       "contract/field-optional",
+	Severity: contract.Warning,
+	Source:   contractOverview,
+	Why:      "Users and ClusterClasses create the object before the value is known; the controller sets it later.",
+	Fix:      "Make the field optional: +optional in Go.",
+	Check:    eachDefinition(contract.Definitions.WithRole, checkSetLater),
+}, {
+	ID:       "contract/kind-present",
+	Severity: contract.Warning,
+	Source:   contractOverview,
+	Why:      "A provider of the type usually defines kinds with the role. Without them, a Cluster or a Machine cannot refer to the provider.",
+	Fix:      "Add the CRD, such as ExampleMachine in infrastructure.cluster.x-k8s.io; correct providerType if it is wrong.",
+	Check:    checkKindsPresent,
+}, {
+	ID:       "contract/template",
+	Severity: contract.Warning,
+	Source:   contractOverview,
+	Why:      "ClusterClasses, MachineDeployments and control planes create objects from templates. If no kind of machines or of bootstrap data has a template, the finding is an error: users could only create single Machines.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    checkTemplatesPresent,
 }, {
 	ID:       "contract/label-present",
 	Severity: contract.Error,
@@ -178,4 +189,37 @@ var knownGroups = []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster
 
 func lowerPlural(d *contract.Definition) string {
 	return strings.ToLower(d.At("spec", "names", "plural").Text())
+}
+
+// rolesOf are the roles of the kinds that a provider of a type usually defines.
+var rolesOf = map[extractor.ProviderType][]contract.Role{
+	extractor.Infrastructure: {contract.InfraCluster, contract.InfraMachine}, extractor.Bootstrap: {contract.BootstrapConfig},
+	extractor.ControlPlane: {contract.ControlPlane}, extractor.IPAM: {contract.IPAMPool},
+}
+
+// checkKindsPresent finds no error in a provider that clusterctl installs, such as a simulator without kinds with a contract.
+func checkKindsPresent(b *contract.Bundle) (findings []contract.Finding) {
+	for _, role := range rolesOf[b.Metadata.ProviderType] {
+		if len(b.Definitions.Of(role)) == 0 {
+			findings = append(findings, metadataFinding("providerType", "no kind of the provider has the role %s", role)...)
+		}
+	}
+	return findings
+}
+
+func checkTemplatesPresent(b *contract.Bundle) (findings []contract.Finding) {
+	for _, role := range []contract.Role{contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig} {
+		kinds := b.Definitions.Of(role)
+		var missing []contract.Finding
+		for _, d := range kinds {
+			if b.Definitions.Kind(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") { // the machines of a pool need none
+				missing = append(missing, d.At("spec", "names", "kind").Finding("CRD of %sTemplate not found", d.DefinedKind))
+			}
+		}
+		if len(missing) > 0 && len(missing) == len(kinds) && (role == contract.InfraMachine || role == contract.BootstrapConfig) {
+			missing = allAs(contract.Error, missing[:1])
+		}
+		findings = append(findings, missing...)
+	}
+	return findings
 }

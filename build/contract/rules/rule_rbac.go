@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -84,7 +85,7 @@ var rbacRules = []contract.Rule{{
 			return nil
 		}
 		findings := b.Grants.Lacking(b, "cluster.x-k8s.io", contract.Need("clusters", "get", "list", "watch"))
-		if b.Metadata.ProviderType == infrastructureType {
+		if b.Metadata.ProviderType == extractor.Infrastructure {
 			return allAs(contract.Error, findings) // every infrastructure controller reads the Cluster first
 		}
 		return findings

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules holds the rules that a provider must follow: All returns them, in a file rule_<theme>.go for each theme.
+// Package rules holds the rules that a provider must follow: All returns them, in a file rule_<theme>.go for each theme; rule_kind.go has the rules
+// about kinds with a role, and contractFields the fields of the contracts.
 // Package contract applies them.
 //
 // To add a rule, add one entry to rule_<theme>.go, and an archive examples/<rule id>.txtar with two examples: good.yaml,
@@ -31,9 +32,8 @@ var examples embed.FS
 
 // All returns all rules, sorted by ID.
 func All() []contract.Rule {
-	rules := slices.Concat(bootstrapConfigRules, bundleRules, clusterctlRules, clusterTemplateRules, contractRules, controlPlaneRules, crdRules,
-		extensionConfigRules, infraClusterRules, infraMachineRules, infraMachineTemplateRules, infraMachinePoolRules, installerRules, ipamRules,
-		layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, startupRules, templateRules, webhookRules)
+	rules := slices.Concat(bundleRules, clusterctlRules, clusterTemplateRules, contractRules, crdRules,
+		extensionConfigRules, installerRules, kindRules, layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, startupRules, templateRules, webhookRules)
 	for i := range rules {
 		rules[i] = rules[i].WithExamples(examples)
 	}

@@ -35,10 +35,6 @@ func forControlPlane(section string) contract.Source {
 	return contractPage("ControlPlane", "control-plane", section)
 }
 
-func forBootstrapConfig(section string) contract.Source {
-	return contractPage("BootstrapConfig", "bootstrap-config", section)
-}
-
 func forIPAM(section string) contract.Source { return contractPage("IPAM", "ipam", section) }
 
 // runtimeSDK returns a page of the book about Runtime Extensions.
