@@ -270,9 +270,10 @@ func checkTopologies(release *contract.ReleaseFiles, t *contract.Template) []con
 			return nil
 		}
 		var reasons [][]contract.Finding // of each ClusterClass that the variable in the name can stand for
-		for _, file := range append([]*contract.Template{t}, release.Templates...) {
+		for _, file := range release.Templates {
 			for _, class := range file.Objects {
-				if class.Kind.Kind == clusterClass && class.Name == name.Text() {
+				inFile := strings.HasPrefix(file.File, contract.ClusterClassFile) // clusterctl reads it there, also if the template has it
+				if inFile && class.Kind.Kind == clusterClass && class.Name == name.Text() {
 					reasons = append(reasons, checkTopology(topology, class))
 				}
 			}
@@ -283,7 +284,7 @@ func checkTopologies(release *contract.ReleaseFiles, t *contract.Template) []con
 		case contract.IsUnknown(name.Text()):
 			return nil
 		}
-		return []contract.Finding{name.Finding("ClusterClass %s not found in the release", name.Text())}
+		return []contract.Finding{name.Finding("ClusterClass %s not found: clusterctl reads it from clusterclass-%s.yaml of the release", name.Text(), name.Text())}
 	})
 }
 

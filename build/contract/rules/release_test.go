@@ -207,3 +207,28 @@ func FuzzCheckRelease(f *testing.F) {
 		}
 	})
 }
+
+// TestCheckRelease_AsClusterctl: clusterctl's validateProvider refuses these names, and it reads ClusterClasses from their own files only.
+func TestCheckRelease_AsClusterctl(t *testing.T) {
+	const cluster = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\nspec: {topology: {classRef: {name: quick}, version: v1.34.0}}\n"
+	const class = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: quick}\n"
+	for _, test := range []struct {
+		dir, rule string
+		files     map[string][]byte
+		want      bool
+	}{
+		{"infrastructure-foo/v1.0.0", "clusterctl/repository-directory", nil, false},
+		{"infrastructure-Foo/v1.0.0", "clusterctl/repository-directory", nil, true},
+		{"infrastructure-foo_bar/v1.0.0", "clusterctl/repository-directory", nil, true},
+		{"infrastructure--foo/v1.0.0", "clusterctl/repository-directory", nil, true},
+		{"infrastructure-foo/v1.0.0", "clusterctl/template-topology", map[string][]byte{"cluster-template.yaml": []byte(cluster + class)}, true},
+		{"infrastructure-foo/v1.0.0", "clusterctl/template-topology", map[string][]byte{"cluster-template.yaml": []byte(cluster), "clusterclass-quick.yaml": []byte(class)}, false},
+		{"infrastructure-foo/v1.0.0", "clusterctl/deployment-present", map[string][]byte{"infrastructure-components.yaml": []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")}, true},
+	} {
+		_, findings := contract.CheckRelease(contract.Release{Dir: test.dir, Files: test.files}, All())
+		found := slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == test.rule && f.Severity == contract.Error })
+		if found != test.want {
+			t.Errorf("%s with %d files: an error of %s is %v, want %v", test.dir, len(test.files), test.rule, found, test.want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/distribution/reference"
 	"github.com/fluxcd/pkg/envsubst"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -85,6 +86,9 @@ var clusterctlRules = []contract.Rule{{
 			if contract.PodSpec(o).Exists() {
 				findings = append(findings, o.At("kind").Finding("the controllers are deployed by a %s", o.Kind.Kind))
 			}
+		}
+		if b.Release != nil && b.File != "" && len(findings) == 0 {
+			findings = releaseFinding(b.File, "no Deployment found")
 		}
 		return findings
 	},
@@ -172,7 +176,7 @@ var clusterctlRules = []contract.Rule{{
 	Check:    checkUnique,
 }, {
 	ID:       "clusterctl/cluster-template",
-	Severity: contract.Info,
+	Severity: contract.Warning,
 	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates: common variables"),
 	Why:      "\"clusterctl generate cluster\" sets the common variables by its flags, for all providers alike.",
@@ -330,6 +334,9 @@ func checkRepositoryDirectory(b *contract.Bundle) (findings []contract.Finding) 
 		findings = releaseFinding(".", "invalid directory "+r.Version+": want a semantic version such as v1.2.3")
 	}
 	labelled := contract.TypeOfLabel(r.Label)
+	for _, problem := range validation.IsDNS1123Subdomain(strings.TrimPrefix(r.Label, contract.LabelPrefixes[labelled])) { // clusterctl's rule for names
+		findings = append(findings, releaseFinding(".", fmt.Sprintf("invalid directory %s: %s", r.Label, problem))...)
+	}
 	_, others := r.Files[contract.ComponentsNames[labelled]]
 	if labelled == "" || labelled != of && !others {
 		usual := contract.ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: cmp.Or(of, extractor.Infrastructure)})

@@ -105,7 +105,7 @@ var extensionConfigRules = []contract.Rule{{
 	}),
 }, {
 	ID:       "extensionconfig/namespace-selector",
-	Severity: contract.Warning,
+	Severity: contract.Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
 	Why:      "The selector determines the Clusters that the extension is called for. Cluster API rejects an invalid selector.",
 	Fix:      "Use matchLabels, and matchExpressions with the operators In, NotIn, Exists and DoesNotExist.",
