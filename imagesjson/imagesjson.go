@@ -82,8 +82,10 @@ type SyntaxError struct {
 	Err          error
 }
 
-// Error returns "line:column: cause".
-func (e *SyntaxError) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
+// Error returns "line:column: cause" and the expected form.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%d:%d: %v; want a JSON object of keys and image references", e.Line, e.Column, e.Err)
+}
 
 func (e *SyntaxError) Unwrap() error { return e.Err }
 

@@ -3,14 +3,16 @@
 package command
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
@@ -27,11 +29,34 @@ func TestPackFlags_RefName(t *testing.T) {
 	}
 }
 
-func TestRoot_HelpNamesEveryCommand(t *testing.T) {
-	for _, cmd := range New("").Commands() {
-		if !regexp.MustCompile(`(?m)^  (\w+, )*`+cmd.Name()+`[ ,]`).MatchString(rootLong) && cmd.Name() != "version" {
-			t.Errorf("the help does not describe %s", cmd.Name())
+// TestRoot_HelpFitsAScreenInGroups has 60 lines, and each command in a group.
+func TestRoot_HelpFitsAScreenInGroups(t *testing.T) {
+	root := New("")
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == "" && !slices.Contains([]string{"version", "help", "completion"}, cmd.Name()) {
+			t.Errorf("%s is in no group", cmd.Name())
 		}
+	}
+	var out, stderr bytes.Buffer
+	if code := Run(t.Context(), "", nil, nil, &out, &stderr); code != 0 || strings.Count(out.String(), "\n") > 60 {
+		t.Errorf("exit code %d, %d lines:\n%s%s", code, strings.Count(out.String(), "\n"), &out, &stderr)
+	}
+}
+
+// TestUnknownCommands_AreAnswered has words of other tools, and topics of help and completion.
+func TestUnknownCommands_AreAnswered(t *testing.T) {
+	for line, want := range map[string]string{
+		"install": "kubectl apply -k deploy/kubernetes", "upgrade": "change images.json", "init": "kubectl apply", "get": "kubectl get clusterapi", "logs": "kubectl logs",
+		"help nonsense": `unknown command "nonsense"`, "help override nonsense": `unknown command "nonsense" for "capi-manifests override"`, "completion tcsh": "did you mean", "stats": "did you mean status?",
+	} {
+		var out, stderr bytes.Buffer
+		if code := Run(t.Context(), "", strings.Fields(line), nil, &out, &stderr); code != cli.ExitUsage || !strings.Contains(stderr.String(), want) || out.Len() > 0 {
+			t.Errorf("%s: exit code %d, %q, %q", line, code, &out, &stderr)
+		}
+	}
+	var help, out, stderr bytes.Buffer
+	if Run(t.Context(), "", []string{"help", "plan"}, nil, &help, &stderr) != 0 || Run(t.Context(), "", []string{"plan", "--help"}, nil, &out, &stderr) != 0 || help.String() != out.String() {
+		t.Errorf("help plan: %q", &stderr)
 	}
 }
 

@@ -18,61 +18,28 @@ import (
 	"github.com/capi-installer/capi-installer/internal/buildinfo"
 )
 
-const rootLong = `capi-manifests builds and reads the images that capi-installer installs
-Cluster API providers from. Such an image holds a bundle:
+const rootLong = `capi-manifests builds and reads the images that capi-installer installs Cluster API providers from, and shows and changes
+installations. Images are pulled as podman, skopeo and oc pull them, without a container engine.
 
-  /capi-manifests/metadata.json     name, type and version of the provider, digest of the manifests
-  /capi-manifests/manifests.yaml    objects of the provider
-
-  generate   kustomize directory  ->  bundle
-  transforms transform            ->  how and why generate edits the objects for OpenShift
-  pack       bundle               ->  image, in a registry, an OCI layout or an archive
-  sign       image                ->  sigstore signature beside it
-  validate   bundle or image      ->  violated rules
-  explain    rule                 ->  reason, fix and examples
-  extension  server               ->  violated rules of Runtime Extensions; hooks and their schemas
-  inspect    image                ->  contents
-  extract    image                ->  bundle
-  images     list of images       ->  images.json, with digests
-  mirror     images.json          ->  its images in another registry, or in a directory
-  plan       images.json          ->  components, phases and objects that a cluster would install
-  settings   bundles              ->  variables, feature gates and Deployments that can be set in a cluster
-  tree       images.json or image ->  the same, down to each object
-  diff       two of these         ->  changes, and who is affected
-  rbac       bundles              ->  the least role that can install them
-  check      cluster              ->  whether the installer can be installed, and works
-  status     cluster              ->  installed version, progress of the rollout, next steps
-  history    cluster              ->  versions that were installed, and their changes
-  rollback   cluster              ->  an earlier version requested again
-  pause, resume, override, unmanage   change the ClusterAPI object, with the command of kubectl
-
-Images are pulled as podman, skopeo and oc pull them: with the mirrors of
-registries.conf, the credentials of "podman login" or "docker login", the certificates in
-certs.d and the proxies of the environment. No container engine is needed.
-
-Data is written to stdout, everything else to stderr. Exit codes:
-
+Data is written to stdout, everything else to stderr. Exit codes; those of status differ:
   0  success
   1  findings or differences: a bundle violates a rule, or a release lacks a provider or has it twice
   2  invalid command line
-  3  registry or I/O error; a retry may succeed
+  3  registry or I/O error, such as a missing file; a retry may succeed
   4  invalid bundle, image or images.json; a retry does not help
 
-SIGINT, SIGTERM and, unless it is ignored, SIGHUP stop a command: it removes unfinished files,
-and the exit code is 128 and the number of the signal: 130 after Ctrl-C. A second signal ends the program immediately.`
+SIGINT, SIGTERM and SIGHUP stop a command, with the exit code 128 and the number of the signal, such as 130; a second signal at once.`
 
-const rootExample = `  # From a provider's repository to an image
-  capi-manifests generate config/default --provider-name cluster-api-provider-aws \
-    --provider-type infrastructure --provider-version v2.10.0 --platform AWS \
-    --image-name registry.ci.openshift.org/openshift:aws-cluster-api-controllers
-  capi-manifests pack capi-manifests --base quay.io/me/capa:v2.10.0 --push quay.io/me/capa:bundled
-
-  # Show the components that a release installs on AWS
+const rootExample = `  # Show the components that a release installs on AWS
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0`
 
 // Run runs the command line args of a program version and returns the exit code.
 func Run(ctx context.Context, version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := New(version)
+	root.InitDefaultCompletionCmd() // that accepts unknown shells
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = cli.KnownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	root.SetArgs(cli.DoubleDashes(root, args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -107,11 +74,45 @@ func New(version string) *cobra.Command {
 		Args:          cli.KnownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.AddGroup(&cobra.Group{ID: cluster, Title: "Commands for administrators of a cluster:"}, &cobra.Group{ID: author, Title: "Commands for authors of provider images:"}, &cobra.Group{ID: engineer, Title: "Commands for release engineers:"})
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC(), newCheck(), newStatus(), newHistory(), newVersion(v))
-	root.AddCommand(newChanges()...)
+	addGroup(root, cluster, append(newChanges(), newCheck(), newStatus(), newHistory())...)
+	addGroup(root, author, newGenerate(), newTransforms(), newValidate(v.Version), newExplain(), newPack(), newSign(), newInspect(), newExtract(), newExtension(v.Version))
+	addGroup(root, engineer, newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC())
+	root.AddCommand(newVersion(v))
+	root.SetHelpCommand(newHelp(root))
 	return root
+}
+
+// The groups of commands in the help.
+const (
+	cluster  = "cluster"
+	author   = "author"
+	engineer = "release"
+)
+
+// addGroup adds commands to a group.
+func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		cmd.GroupID = group
+	}
+	root.AddCommand(commands...)
+}
+
+// newHelp returns the command help, that rejects unknown commands.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND...]", Short: "Show the help of a command", Long: "Show the help of a command.", Example: "  capi-manifests help plan", Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err == nil && len(rest) == 0 {
+				found.InitDefaultHelpFlag()
+				return found.Help()
+			}
+			return cli.KnownCommand(found, rest)
+		},
+	}
 }
 
 // PluginName is the name that kubectl and oc look for; they run it as "kubectl capi-manifests".

@@ -10,14 +10,26 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// KnownCommand rejects unknown commands and suggests similar ones.
+// answers are the commands for words that users of other tools try.
+var answers = map[string]string{
+	"install": "kubectl apply -k deploy/kubernetes installs the installer; capi-manifests check --pre tests the cluster before",
+	"init":    "kubectl apply -k deploy/kubernetes installs the installer and the providers of its images.json; capi-manifests generate makes a bundle",
+	"upgrade": "change images.json and release-version, and apply them again; capi-manifests status --wait waits for the rollout",
+	"get":     "kubectl get clusterapi cluster, or capi-manifests status",
+	"logs":    "kubectl logs deployment/capi-installer, in the namespace of the installer",
+	"trace":   "capi-manifests tree images.json lists the objects of each image",
+}
+
+// KnownCommand rejects unknown commands, and suggests similar commands or the way to the same end.
 func KnownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	cmd.SuggestionsMinimumDistance = 2
-	if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
+	if answer, known := answers[args[0]]; known {
+		err = fmt.Errorf("%w: %s", err, answer)
+	} else if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(suggestions, " or "))
 	}
 	return &UsageError{err}

@@ -5,7 +5,10 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -75,16 +78,24 @@ func (f *ClusterFlags) KubectlFlags() (flags []string) {
 	return flags
 }
 
-// explain explains an invalid kubeconfig, with the contexts that it has.
+// explain explains an invalid kubeconfig: the next step is another context if the selected context does not exist.
 func (f *ClusterFlags) explain(err error) *installed.AccessError {
-	if clientcmd.IsEmptyConfig(err) {
-		err = errors.New("no cluster is configured")
-	}
+	config, _ := f.loader().RawConfig() // without contexts if it cannot be read
+	_, selected := config.Contexts[cmp.Or(f.context, config.CurrentContext)]
 	step := "set --kubeconfig or KUBECONFIG to the kubeconfig of a cluster"
-	if contexts := f.contexts(); len(contexts) > 0 {
+	switch contexts := f.contexts(); {
+	case selected:
+		step = "correct the kubeconfig, or get a current kubeconfig"
+	case len(contexts) > 0:
 		step = "select one of its contexts with --context: " + strings.Join(contexts, ", ")
 	}
-	return &installed.AccessError{Subject: cmp.Or(f.kubeconfig, "kubeconfig"), Err: err, Permanent: true, NextStep: step}
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no cluster is configured")
+		if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" && f.kubeconfig == "" {
+			err = fmt.Errorf("no file in KUBECONFIG=%s exists and has a cluster", files)
+		}
+	}
+	return &installed.AccessError{Subject: cmp.Or(f.kubeconfig, "kubeconfig"), Err: err, Permanent: !errors.Is(err, fs.ErrNotExist), NextStep: step}
 }
 
 // contexts returns the names of the contexts in the kubeconfig, sorted; nothing if it cannot be read.

@@ -5,6 +5,7 @@
 package installed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -121,6 +123,7 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 		return rollout.Snapshot{}, err
 	}
 	found := contents{namespace: c.Namespace, cluster: c.named()}
+	var forbidden []error
 	for _, list := range []struct {
 		into      *[]*unstructured.Unstructured
 		resource  schema.GroupVersionResource
@@ -135,14 +138,23 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 		{&found.configMaps, configMaps, c.Namespace, noRevision},
 	} {
 		objects, err := c.objects.Resource(list.resource).Namespace(list.namespace).List(ctx, list.options)
-		if err != nil {
+		switch {
+		case apierrors.IsForbidden(err): // the error of all of them is more useful
+			forbidden = append(forbidden, c.failed(list.resource, list.namespace, err).Err)
+		case err != nil:
 			return rollout.Snapshot{}, c.failed(list.resource, list.namespace, err)
+		default:
+			*list.into = pointers(objects.Items)
 		}
-		*list.into = pointers(objects.Items)
 	}
 	definitions, err := c.metadata.Resource(crds).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return rollout.Snapshot{}, c.failed(crds, "", err)
+		forbidden = append(forbidden, c.failed(crds, "", err).Err)
+	}
+	if len(forbidden) > 0 {
+		failed := c.failed(crds, "", cmp.Or(err, forbidden[0]))
+		failed.Err = errors.Join(forbidden...)
+		return rollout.Snapshot{}, failed
 	}
 	revisions, err := c.metadata.Resource(configMaps).Namespace(c.Namespace).List(ctx, onlyRevision)
 	if err != nil {

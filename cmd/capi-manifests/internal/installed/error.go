@@ -27,7 +27,7 @@ type AccessError struct {
 }
 
 func (e *AccessError) Error() string {
-	text := e.Subject + ": " + strings.Join(strings.Fields(e.Err.Error()), " ")
+	text := e.Subject + ": " + strings.Join(strings.Fields(strings.ReplaceAll(e.Err.Error(), "\n", "; ")), " ")
 	if e.NextStep != "" {
 		text += "; " + e.NextStep
 	}
