@@ -166,7 +166,7 @@ func TestStatus_Errors(t *testing.T) {
 		"missing permissions": {withFailure(http.StatusForbidden), cli.ExitInvalid, "reading clusterapis.capi-operator.openshift.io: rejected; this command needs the verbs get, list and watch, as in ClusterRole cluster-reader"},
 		"outdated token":      {withFailure(http.StatusUnauthorized), cli.ExitInvalid, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
 		"no API server":       {kubeconfigOf(t, "http://"+closed), cli.ExitIO, "connection refused; check that the API server is running"},
-		"no kubeconfig":       {"missing", cli.ExitInvalid, "missing: no such file or directory; set --kubeconfig or KUBECONFIG"},
+		"no kubeconfig":       {"missing", cli.ExitIO, "missing: no such file or directory; set --kubeconfig or KUBECONFIG"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, args := range [][]string{{"status"}, {"status", "--wait"}, {"status", "--watch", "-o", "yaml"}, {"history"}} {

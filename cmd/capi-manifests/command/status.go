@@ -41,7 +41,7 @@ The exit codes differ from other commands:
   0  at rest: the desired version is installed, or neither a ClusterAPI object nor a version exists
   1  rolling out: versions are being installed or removed, or an error is retried
   2  blocked or paused: an administrator must act, or the installer does not run; the next steps describe the action
-  3  the API server is unavailable; a retry may succeed
+  3  the API server is unavailable, or a file does not exist; a retry may succeed
   4  invalid command line or kubeconfig, missing permissions, or no CRD of capi-installer; a retry does not help`
 
 const statusExample = `  # Show the installed version and the progress
