@@ -54,6 +54,9 @@ func (a *Access) Readable(ctx context.Context, name string) (err error) {
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: object.TextAt(crd.Object, "spec", "group"), Version: version, Kind: object.TextAt(crd.Object, "spec", "names", "kind") + "List"})
 		rules := []rbacv1.PolicyRule{{APIGroups: []string{list.GroupVersionKind().Group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}
 		err := a.Permitted(ctx, rules, func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
+		if err == nil && len(list.Items) > 0 {
+			err = a.readStored(ctx, &list.Items[0])
+		}
 		switch {
 		case apierrors.IsInternalError(err), apierrors.IsStoreReadError(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && err != nil && errors.As(err, new(apierrors.APIStatus)):
 			return &UnreadableError{CRD: name, Version: version, Webhook: webhookOf(conversion), Err: err}
@@ -64,6 +67,16 @@ func (a *Access) Readable(ctx context.Context, name string) (err error) {
 		}
 	}
 	return nil
+}
+
+// readStored reads an instance from the store: a list can be answered from a cache with converted instances. Without the permission, the list decides.
+func (a *Access) readStored(ctx context.Context, one *unstructured.Unstructured) error {
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{one.GroupVersionKind().Group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"get"}}}
+	err := a.Permitted(ctx, rules, func(ctx context.Context) error { return a.Live.Get(ctx, client.ObjectKeyFromObject(one), one) })
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // webhookOf describes the conversion webhook of a CRD.
