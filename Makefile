@@ -8,7 +8,7 @@ TAG := containers_image_openpgp
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -tags=$(TAG) -gcflags=all=-dwarf=false -ldflags=-s $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
-MODULES := . third_party/boxcutter third_party/boxcutter/conformance test/controlplane test/clusterctl test/clusterctl/corewebhooks test/clusterctl/helm test/extension
+MODULES := . third_party/boxcutter third_party/boxcutter/conformance test/controlplane test/clusterctl test/clusterctl/corewebhooks test/clusterctl/helm extension
 # Modules that only pin programs, which their tools and main packages are.
 PINS := test/realnode/node test/realnode/runtime test/realnode/providers test/realnode/former
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane

@@ -35,7 +35,7 @@ var layers = map[string][]string{
 }
 
 // otherTrees have no code of the two programs.
-var otherTrees = []string{"third_party", "test", "tools", "hack", "docs", ".git", "bin", "_output"}
+var otherTrees = []string{"extension", "third_party", "test", "tools", "hack", "docs", ".git", "bin", "_output"}
 
 // A fence restricts who imports some packages, beyond the layers.
 type fence struct {

@@ -98,8 +98,6 @@ type Options struct {
 	CreateClusterAPI bool
 	// Namespaces are the namespaces of the installation.
 	Namespaces v1alpha1.Namespaces
-	// LifecycleHooks delay Clusters during a rollout; nil disables them.
-	LifecycleHooks *LifecycleHooks
 	// IgnoreOfficialAPI disables the use of OpenShift's own ClusterAPI object (operator.openshift.io).
 	IgnoreOfficialAPI bool
 }
@@ -156,11 +154,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if err := watchPolicies(mgr, options.Policies, inputs); err != nil {
 		return err
 	}
-	withdraw, err := addLifecycleHooks(mgr, options.LifecycleHooks, forInstaller, options.Namespaces.Operator)
-	if err != nil {
-		return fmt.Errorf("adding the lifecycle hooks: %w", err)
-	}
-	if err := addInstaller(mgr, options, forInstaller, official, withdraw); err != nil {
+	if err := addInstaller(mgr, options, forInstaller, official); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
 	}
 	registerMetrics(mgr.GetClient())
@@ -254,7 +248,7 @@ func addOperatorStatus(mgr manager.Manager) (err error) {
 	return err
 }
 
-func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source, withdraw func(context.Context) error) error {
+func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source) error {
 	writer, live := mgr.GetClient(), mgr.GetAPIReader()
 	replacer := &replacing.Writer{Writer: writer, Live: live}
 	providers := options.Namespaces.Providers()
@@ -285,7 +279,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
 		Orphans:         removal.Orphans{Discovery: kinds, Rules: permissions.Rules, Namespaces: providers, Live: live, Writer: writer, Owners: objects.Owners},
-		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
+		ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).

@@ -143,3 +143,16 @@ func TestNamespace_OfComponent(t *testing.T) {
 		}
 	}
 }
+
+// A first release with an object in a namespace without permissions of the installer does not block its corrected successor.
+func TestNamespace_SuccessorOfAForbiddenRelease(t *testing.T) {
+	h := newHarness(t)
+	h.createNamespace("elsewhere-system")
+	foreign := strings.Replace(account("capa"), "namespace: "+namespace, "namespace: elsewhere-system", 1)
+	h.release(core(), aws(foreign))
+	h.start("4.22.0")
+	h.reports("InstallerDegraded", "ObjectsForbidden", "elsewhere-system")
+	h.release(core(), aws(account("capa")))
+	h.settled("4.22.0-2")
+	h.expectQuiet(func() { h.reconcileTimes(2) })
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/compatibility"
-	"github.com/capi-installer/capi-installer/install/lifecyclehook"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -66,24 +65,6 @@ func TestCheckedCRD_Events(t *testing.T) {
 	}
 	if checkedCRD(fake.NewClientBuilder().WithScheme(scheme).Build()).Create(event.CreateEvent{Object: crdNamed("now.x.io", false)}) {
 		t.Error("without a ClusterAPI object, a CRD causes a reconcile")
-	}
-}
-
-// The hooks depend on the release series of the core provider.
-func TestRegistrationChanged_CoreSeries(t *testing.T) {
-	cluster := func(version string) *v1alpha1.ClusterAPI {
-		return &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{Versions: []v1alpha1.Version{{Components: []v1alpha1.Component{{Name: "cluster-api", Type: "core", Version: version}}}}}}
-	}
-	for after, want := range map[string]bool{"v1.11.0": true, "v1.10.9": false} {
-		if got := registrationChanged.Update(event.UpdateEvent{ObjectOld: cluster("v1.10.2"), ObjectNew: cluster(after)}); got != want {
-			t.Errorf("from v1.10.2 to %s: %t, want %t", after, got, want)
-		}
-	}
-	if registrationChanged.Delete(event.DeleteEvent{Object: cluster("v1.10.2")}) || !registrationChanged.Create(event.CreateEvent{Object: cluster("v1.10.2")}) {
-		t.Error("the registration must follow the creation and not the deletion")
-	}
-	if !extensionConfigCRD.Create(event.CreateEvent{Object: crdNamed(lifecyclehook.CRD, false)}) || extensionConfigCRD.Create(event.CreateEvent{Object: crdNamed("a", false)}) {
-		t.Error("the registration must follow the CRD of ExtensionConfigs alone")
 	}
 }
 

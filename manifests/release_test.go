@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -193,36 +192,6 @@ func TestRestrictedComponent_GrantsNonrootV2(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-// TestLifecycleHooksComponent_EnablesTheHooks compares the objects that the component adds, and its patches.
-func TestLifecycleHooksComponent_EnablesTheHooks(t *testing.T) {
-	base := map[string]*unstructured.Unstructured{}
-	for _, object := range kustomized(t, "") {
-		base[named(object)] = object
-	}
-	var added, changed []string
-	for _, object := range kustomized(t, "lifecycle-hooks") {
-		before := base[named(object)]
-		switch {
-		case before == nil:
-			added = append(added, named(object))
-		case !cmp.Equal(before.Object, object.Object):
-			changed = append(changed, named(object))
-		}
-	}
-	wantAdded := []string{
-		"Role openshift-cluster-api-operator/capi-installer-lifecycle-hooks", "ClusterRole /openshift-capi-installer-lifecycle-hooks",
-		"RoleBinding openshift-cluster-api-operator/capi-installer-lifecycle-hooks", "ClusterRoleBinding /openshift-capi-installer-lifecycle-hooks",
-		"Service openshift-cluster-api-operator/" + lifecycleHooks, "NetworkPolicy openshift-cluster-api-operator/" + lifecycleHooks,
-	}
-	wantChanged := []string{"Deployment openshift-cluster-api-operator/capi-installer"}
-	if diff := cmp.Diff([][]string{wantAdded, wantChanged}, [][]string{added, changed}, cmpopts.SortSlices(strings.Compare)); diff != "" {
-		t.Errorf("added and changed objects (-want +got):\n%s", diff)
-	}
-}
-
-// lifecycleHooks is the name of the Service and the ExtensionConfig of the lifecycle hooks.
-const lifecycleHooks = "capi-installer-lifecycle-hooks"
 
 // kustomized builds the manifests, with a component unless it is empty.
 func kustomized(t *testing.T, component string) []*unstructured.Unstructured {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -59,15 +60,12 @@ type Cause struct {
 	Message string
 }
 
-// Server is an API server. Its methods return an error if the server is unavailable. Define and DryRun are called
-// concurrently.
+// Server is an API server. Its methods return an error if the server is unavailable. They are called concurrently.
 type Server interface {
-	// Define returns the verdict on a CRD: whether the API server establishes it with its names.
-	Define(ctx context.Context, crd *unstructured.Unstructured) (Answer, error)
 	// DryRun returns the verdict on a dry run of a write.
 	DryRun(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
-	// StrictNamespace returns the name of a namespace with the pod security of manifests/components/restricted; empty if there is none.
-	StrictNamespace() string
+	// Schema returns the OpenAPI schema of a kind that a CRD defines, as AsJSON does; nil if no CRD of the server defines the kind.
+	Schema(ctx context.Context, kind schema.GroupVersionKind) (map[string]any, error)
 }
 
 // dryRun is a write of an object with dryRun=All, for a rule.
@@ -77,10 +75,8 @@ type dryRun struct {
 	object *unstructured.Unstructured
 	place  Value
 	// about describes the object of the request, if it is not the object at place.
-	about string
-	// severity of the findings; empty means the severity of the rule.
-	severity Severity
-	answer   Answer
+	about  string
+	answer Answer
 }
 
 // concurrentDryRuns is the maximum number of concurrent dry runs.
@@ -96,10 +92,9 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, r
 		dryRuns func() []*dryRun
 		send    func(context.Context, *unstructured.Unstructured) (Answer, error)
 	}{
-		{func() []*dryRun { return definitions }, server.Define}, // other objects can have the kinds that the CRDs define
+		{func() []*dryRun { return definitions }, server.DryRun},
 		{requests.objects, server.DryRun},
 		{func() []*dryRun { return pods }, server.DryRun},
-		{func() []*dryRun { return requests.strict(pods, server.StrictNamespace()) }, server.DryRun},
 	} {
 		dryRuns := stage.dryRuns()
 		if err := sendAll(ctx, dryRuns, stage.send); err != nil {
@@ -153,7 +148,7 @@ func (q *dryRun) findings() (findings []Finding) {
 		} else {
 			message = strings.TrimSuffix(q.about+": "+cause.Field, ": ") + ": " + message
 		}
-		findings = append(findings, place.Finding("%s", message).As(q.severity))
+		findings = append(findings, place.Finding("%s", message))
 	}
 	return findings
 }
@@ -216,25 +211,6 @@ func (r requests) pods() (dryRuns []*dryRun) {
 			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
 			dryRuns = append(dryRuns, q)
 		}
-	}
-	return dryRuns
-}
-
-// strict returns the dry runs of accepted pods of the providers' namespace in the strict namespace; on OpenShift
-// as its SCC admission completes them. A rejection is a warning, because the namespace is an option.
-func (r requests) strict(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
-	for _, q := range pods {
-		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != r.bundle.Metadata.ClusterProfile.Namespaces().Operand {
-			continue
-		}
-		pod := q.object.DeepCopy()
-		pod.SetNamespace(namespace)
-		if template, _ := PodTemplate(q.place.Object); r.bundle.Metadata.ClusterProfile == extractor.OpenShift {
-			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", object.RequiredSCC).Text())
-		}
-		dryRuns = append(dryRuns, &dryRun{
-			rule: RulePodAdmitted, object: pod, place: q.place, about: "its pod is rejected in the strict namespace", severity: Warning,
-		})
 	}
 	return dryRuns
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // placeholders are values for the variables of a template that have no default.
@@ -21,8 +19,6 @@ type placeholders struct {
 	texts map[string]string
 	// restorer replaces the texts by unknown values.
 	restorer *strings.Replacer
-	// classVariables are the schemas of the variables of a ClusterClass, whose values have no schema in the CRD of Clusters.
-	classVariables map[string]map[string]any
 	// variant distinguishes sets of values: they have different texts, numbers and truth values.
 	variant int64
 }
@@ -41,16 +37,6 @@ func newPlaceholders(word string, names []string, variant int64) *placeholders {
 
 // restore replaces the values in a text by unknown values.
 func (p *placeholders) restore(text string) string { return p.restorer.Replace(text) }
-
-// withClass returns the same values for an object that refers to a ClusterClass.
-func (p *placeholders) withClass(class map[string]any) *placeholders {
-	with := *p
-	with.classVariables = map[string]map[string]any{}
-	for _, v := range object.MapsAt(class, "spec", "variables") {
-		with.classVariables[object.TextAt(v, "name")] = AsJSON(object.MapAt(v, "schema", "openAPIV3Schema"))
-	}
-	return &with
-}
 
 // AsJSON returns a schema as encoding/json decodes it: all numbers have the same type.
 func AsJSON(schema map[string]any) (decoded map[string]any) {
@@ -85,9 +71,6 @@ func (p *placeholders) value(field string, value any, schema map[string]any) any
 			property, found := properties[key].(map[string]any)
 			if !found {
 				property = additional
-			}
-			if name, _ := value["name"].(string); key == "value" && p.classVariables[name] != nil {
-				property = p.classVariables[name]
 			}
 			filled[p.text(key)] = p.value(key, item, property)
 		}

@@ -42,8 +42,6 @@ const (
 	FormBundle Form = "bundle"
 	// FormRelease is a release in a repository that clusterctl reads: components, metadata.yaml and templates.
 	FormRelease Form = "release"
-	// FormExtension is a running server of Runtime Extensions. Package extension checks it.
-	FormExtension Form = "extension server"
 )
 
 // Rule is a requirement for providers.
@@ -82,8 +80,6 @@ const (
 	CheckerExtractor
 	// CheckerServer means that an API server does, by CheckAgainst.
 	CheckerServer
-	// CheckerExtension means that package extension does, by calling a server.
-	CheckerExtension
 )
 
 // RulesOf returns the rules about a form of a provider.

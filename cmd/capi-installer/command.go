@@ -33,7 +33,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install"
-	"github.com/capi-installer/capi-installer/install/lifecyclehook"
 	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/metricsserver"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -58,12 +57,10 @@ type flags struct {
 	healthAddress, metricsAddress, pprofAddress            string
 	metricsCertDir                                         string
 	metricsInsecure, leaderElect, officialAPI              bool
-	createClusterAPI, lifecycleHooks                       bool
+	createClusterAPI                                       bool
 	registryNamespace                                      string
 	namespace                                              string
 	providersNamespaces                                    []string
-	lifecycleHooksAddress                                  string
-	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
 	identity                                               string // in the Lease; empty without --leader-elect
 	registriesConf, registriesD, authFile, signaturePolicy string
@@ -119,9 +116,6 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.metricsInsecure, "metrics-insecure", false, "serve /metrics over plain HTTP, without authentication and authorization")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles of memory and processor; 0 for none")
 	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "use the ClusterAPI object of operator.openshift.io and update its status, if the cluster has it")
-	set.BoolVar(&f.lifecycleHooks, "lifecycle-hooks", false, "delay the creation and the upgrade of Clusters with topology while providers are rolled out or unavailable, as a Runtime Extension; see docs/lifecycle-hooks.md")
-	set.StringVar(&f.lifecycleHooksAddress, "lifecycle-hooks-bind-address", ":9443", "address of the server of --lifecycle-hooks")
-	set.DurationVar(&f.lifecycleHooksLimit, "lifecycle-hooks-limit", lifecyclehook.DefaultLimit, "maximum delay of Clusters by a version; then they continue, with an event")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
 	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "duration of a lease that is not renewed")
 	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "time that the leader tries to renew the lease before it gives up")
@@ -173,7 +167,7 @@ func run(ctx context.Context, f *flags) error {
 		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
-		LifecycleHooks: f.hooks(profile), Mask: mask, Namespaces: namespaces,
+		Mask: mask, Namespaces: namespaces,
 	})
 	if err != nil {
 		return err
@@ -234,14 +228,6 @@ func (f *flags) manager(config *rest.Config, namespaces v1alpha1.Namespaces, pro
 	}
 	profile.Use(mgr.GetAPIReader())
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
-}
-
-// hooks returns the settings of the lifecycle hooks; nil if they are disabled.
-func (f *flags) hooks(profile *tlsprofile.Profile) *install.LifecycleHooks {
-	if !f.lifecycleHooks {
-		return nil
-	}
-	return &install.LifecycleHooks{Address: f.lifecycleHooksAddress, Limit: f.lifecycleHooksLimit, Profile: profile}
 }
 
 // registries returns the registry configuration of the cluster's nodes.

@@ -24,7 +24,6 @@ import (
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
-	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
@@ -99,13 +98,6 @@ var entryPoints = map[string]entryPoint{
 	"signature policy": {`{"default": [{"type": "reject"}], "transports": {"docker": {"example.com/rené": [{"type": "reject"}]}}}`, func(_ *testing.T, data []byte) (int, error) {
 		_, err := policy.Parse("policy.json", data)
 		return 1, err
-	}},
-	"topology": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: René}\n---\nkind: ConfigMap\n", func(_ *testing.T, data []byte) (int, error) {
-		_, err := extension.ReadTopology(data)
-		if wrong := new(yamldoc.EncodingError); !errors.As(err, &wrong) && err != nil {
-			return 2, nil // it was read, and has no Cluster
-		}
-		return 2, err
 	}},
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/test/controlplane"
-	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -92,19 +91,6 @@ patches:
     - {op: add, path: /spec/template/spec/containers/-, value: {name: proxy, image: "gcr.io/kube-rbac-proxy:v0.16"}}
 `
 
-// exampleTopology has no templates.
-const exampleTopology = `apiVersion: cluster.x-k8s.io/v1beta2
-kind: Cluster
-metadata: {name: example, namespace: default}
-spec:
-  topology: {classRef: {name: example}, version: v1.33.0}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: ClusterClass
-metadata: {name: example, namespace: default}
-spec: {}
-`
-
 // exampleEnvironment creates the working directory and the registry of the examples, and returns a function that
 // replaces the placeholders in the words of an example.
 func exampleEnvironment(t *testing.T) (expand func(string) string) {
@@ -115,12 +101,6 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	built, err := buildControlplane()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("CONTROLPLANE_BINARY", built.binary)
-	t.Setenv("PATH", built.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("HOME", dir)
 	t.Chdir(dir)
 	reg := registry.New(t, registry.Options{})
@@ -166,18 +146,10 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	write("images.txt", "core="+reg.Host()+"/me/core:bundled\naws="+reg.Host()+"/me/capa:bundled\n")
 	base := registry.MustImage(t, registry.Layer{Txtar: "-- bin/manager --\nmanager\n"})
 	saveArchive(t, "built.tar", base)
-	extension, authority := startExampleExtension(t)
-	address, err := fixture.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := strings.Cut(address, ":")
-	write("ca.crt", string(authority))
-	write("topology.yaml", exampleTopology)
 	saveArchive(t, "capa.tar", registry.MustImage(t, shipped(t)))
 	return func(words string) string {
 		return strings.NewReplacer(
-			"https://localhost:9443", extension, "--port 9443", "--port "+port, "quay.io/me/capi-installer@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "mirror.example.com/capi", reg.Host()+"/mirror",
+			"quay.io/me/capi-installer@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "mirror.example.com/capi", reg.Host()+"/mirror",
 			"quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
 			"./config ... --image ", "sidecar "+aws+" --image ", "./config ...", "config/default "+aws, "...", aws, "~", dir,
 		).Replace(words)

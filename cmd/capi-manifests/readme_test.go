@@ -32,8 +32,6 @@ images-json old/images.json core=$core aws=$aws
 exec sed -i s/--v=/--verbosity=/ providers/aws/aws.yaml
 publish aws
 images-json images.json core=$core aws=$aws
-controlplane-in-path
-corewebhooks-in-path
 signing-key cosign
 `
 

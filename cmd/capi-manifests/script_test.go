@@ -33,7 +33,7 @@ import (
 const scriptsTimeout = 10 * time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main, "example-extension": exampleExtension})
+	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main})
 }
 
 // scriptCommands are the commands of scripts that testscript lacks.
@@ -54,10 +54,6 @@ var scriptCommands = commands(map[string]func(*testscript.TestScript, []string){
 	"expand FILE":                        expand,             // replaces the variables in a file
 	"signing-key NAME":                   signingKey,         // writes a key pair; see writeSigningKey
 	"stored-version NAME IMAGE FILE OUT": writeStoredVersion, // writes the revision ConfigMap of a version with the objects of FILE
-	"controlplane-in-path":               putControlplane,    // puts the program of --against embedded into the PATH
-	"corewebhooks-in-path":               putCoreWebhooks,    // puts the program of the webhooks that --against embedded also needs for a release into the PATH
-	"controlplane-cache":                 cacheControlplane,  // gives the script a cache directory with the control plane
-	"serve-extension NAME [ANSWER]":      serveExtension,     // starts a Runtime Extension with an answer to Discovery, a file; $NAME is its URL, NAME.crt its authority
 	"stop-registry":                      stopRegistry,       // stops the registry
 })
 

@@ -40,7 +40,7 @@ func generate(string) (map[string][]byte, error) {
 	if err := namespace(charts); err != nil {
 		return nil, err
 	}
-	return charts, lifecycleHooks(charts)
+	return charts, nil
 }
 
 // stream returns the objects as YAML documents.

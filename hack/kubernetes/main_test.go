@@ -120,7 +120,6 @@ func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
 	_, text, _ := strings.Cut(string(page), "### Other namespaces")
 	_, text, _ = strings.Cut(text, "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
-	text = strings.Replace(text, "components:\n", "components:\n- capi-installer/deploy/kubernetes/components/lifecycle-hooks\n", 1)
 	text += "- {name: cluster-api-installer-images, namespace: capi-installer-system, behavior: merge, literals: [platform=None]}\n" +
 		"resources: [capi-installer/deploy/kubernetes, capi-installer/deploy/monitoring, more]\n"
 	folder := t.TempDir()

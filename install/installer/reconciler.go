@@ -49,9 +49,6 @@ type Reconciler struct {
 	ProgressTimeout time.Duration
 	// Mask learns the values of Secrets; nil ignores them.
 	Mask *masking.Mask
-	// Withdraw, if set, is called before an uninstall deletes objects. It deletes an object of the installer's own whose CRD
-	// would be retained otherwise.
-	Withdraw func(context.Context) error
 	// Progressed, if set, is called when a rollout or a removal has made progress, so that
 	// an error is retried soon.
 	Progressed func()

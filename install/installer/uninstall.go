@@ -61,13 +61,8 @@ func setFinalizer(ctx context.Context, writer client.Writer, live client.Reader,
 	return nil
 }
 
-// uninstall withdraws the installer's own object, removes every version and reports the progress.
+// uninstall removes every version and reports the progress.
 func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, error) {
-	if r.Withdraw != nil {
-		if err := r.Withdraw(ctx); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
 	deleted := s.deleteRevisions(ctx, r.Client)
 	outcome := r.teardown(s).deleted(ctx)
 	outcome.Installed = new(false)

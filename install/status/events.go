@@ -42,10 +42,6 @@ const (
 	InterceptorsRemoved EventReason = "InterceptorsRemoved"
 	// CRDsKept: CRDs were retained when their version was removed.
 	CRDsKept EventReason = "CRDsKept"
-	// LifecycleHookLimitExceeded: the lifecycle hooks let a Cluster continue although a version is not ready.
-	LifecycleHookLimitExceeded EventReason = "LifecycleHookLimitExceeded"
-	// LifecycleHooksRejected: the API server rejects the ExtensionConfig of the lifecycle hooks.
-	LifecycleHooksRejected EventReason = "LifecycleHooksRejected"
 )
 
 // Event is an event about the ClusterAPI object. Outcome.Events holds the events of

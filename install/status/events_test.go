@@ -196,8 +196,8 @@ func TestEventWriter_RetryableErrors(t *testing.T) {
 func TestNewEvent(t *testing.T) {
 	about := &v1alpha1.ClusterAPI{}
 	about.UID = "1-2-3"
-	keyed, other, again := newEvent(about, Event{Key: "hook.4"}, start), newEvent(about, Event{}, start), newEvent(about, Event{}, start)
-	if keyed.Name != "cluster.hook.4" || other.Name == again.Name {
+	keyed, other, again := newEvent(about, Event{Key: "values.4"}, start), newEvent(about, Event{}, start), newEvent(about, Event{}, start)
+	if keyed.Name != "cluster.values.4" || other.Name == again.Name {
 		t.Errorf("names are %s, %s and %s, want the key in the first one, and two different others", keyed.Name, other.Name, again.Name)
 	}
 	long := newEvent(about, Event{Message: strings.Repeat("x", 2*maxNote)}, start)

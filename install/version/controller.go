@@ -35,19 +35,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	files := r.source().read()
-	seen := r.observe(ctx, state, files)
-	outcome := r.pass(files).outcome(ctx, state)
+	in := r.readCluster(ctx, state.Cluster.Spec)
+	seen := r.observe(files, in)
+	outcome := r.outcome(ctx, files, in, state)
 	outcome.Generation = state.Cluster.Generation
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
-	decided, release := outcome.Change, cmp.Or(r.Release, files.version)
+	decided := outcome.Change
 	outcome.Change = func(s *v1alpha1.ClusterAPIStatus) {
 		if decided != nil {
 			decided(s)
 		}
 		if outcome.ReleaseInstalled {
-			s.InstalledRelease = release
+			s.InstalledRelease = files.release
 		}
 		seen.record(s)
 		r.recordVerdicts(ctx, outcome, s)
@@ -84,18 +85,18 @@ func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 
 // outcome decides on a version and stores it. An error leaves the existing versions
 // unchanged.
-func (p pass) outcome(ctx context.Context, state snapshot.Snapshot) status.Outcome {
+func (r *Reconciler) outcome(ctx context.Context, files releaseFiles, in clusterInputs, state snapshot.Snapshot) status.Outcome {
 	existing := state.ConfigMaps
-	wrote, err := p.storage().repair(ctx, state.Cluster, existing)
+	wrote, err := r.storage().repair(ctx, state.Cluster, existing)
 	if err == nil && wrote {
-		existing, err = snapshot.ConfigMaps(ctx, p.Namespaces.Operator, p.Client, p.Live)
+		existing, err = snapshot.ConfigMaps(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	}
-	if err != nil {
+	if err = cmp.Or(err, in.err); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	inputs, outcome := p.readInputs(ctx, state.Cluster, existing)
+	inputs, outcome := r.readInputs(ctx, files, in, state.Cluster, existing)
 	if outcome.Reason != reason.AsExpected {
 		return outcome
 	}
-	return p.decide(ctx, state.Cluster, inputs, existing)
+	return r.decide(ctx, files.release, state.Cluster, inputs, existing)
 }

@@ -24,11 +24,11 @@ import (
 // ConfigMaps are readable. If they are unreadable, it stores them again, provided
 // that rendering gives the same objects. A newer renderer may give other objects.
 // They make a new version.
-func (p pass) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
+func (r *Reconciler) decide(ctx context.Context, release string, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.Inputs), cluster.Spec.UnmanagedCRDs)
 	if matches && isReadable(*desired, existing) {
-		return p.maintain(ctx, cluster, inputs, existing)
+		return r.maintain(ctx, cluster, inputs, existing)
 	}
 	set, err := operand.Render(inputs.Inputs)
 	if err != nil {
@@ -38,13 +38,13 @@ func (p pass) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs i
 	if matches {
 		stored, err := revision.Encode(asInstalled(set, *desired))
 		if err == nil && string(desired.ManifestsDigest) == stored.Digest.String() {
-			if err := p.storage().store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
+			if err := r.storage().store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
 				return status.Outcome{Reason: reason.WriteFailed, Err: err}
 			}
-			return retirement{p.Client}.retire(ctx, cluster, existing)
+			return retirement{r.Client}.retire(ctx, cluster, existing)
 		}
 	}
-	return p.add(ctx, cluster, set, inputs, existing)
+	return r.add(ctx, release, cluster, set, inputs, existing)
 }
 
 // asInstalled returns a set with the owners of the components of a version that has the same components.
@@ -65,11 +65,11 @@ func renderReason(err error) reason.Reason {
 }
 
 // maintain updates the records of a desired version that matches the inputs.
-func (p pass) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
-	if err := p.storage().annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
+func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
+	if err := r.storage().annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	return retirement{p.Client}.retire(ctx, cluster, existing)
+	return retirement{r.Client}.retire(ctx, cluster, existing)
 }
 
 // inherit returns the set of a new version with the owners of the components that are the same in the desired version. It

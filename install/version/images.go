@@ -3,6 +3,7 @@
 package version
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,6 +43,8 @@ func imagesReason(err error) reason.Reason {
 type releaseFiles struct {
 	// version is the release of images.json; the program's without a file release-version.
 	version string
+	// release is the running release: the program's, or else version.
+	release string
 	images  []byte
 	// err is the error of reading them.
 	err error
@@ -63,6 +66,7 @@ func (s releaseSource) read() (files releaseFiles) {
 			break
 		}
 	}
+	files.release = cmp.Or(s.release, files.version)
 	return files
 }
 
@@ -90,16 +94,16 @@ func (s releaseSource) readOnce() (releaseFiles, error) {
 	return releaseFiles{version: strings.TrimSpace(string(release)), images: data}, nil
 }
 
-// parse returns the images of the program's release with the overrides.
-func (s releaseSource) parse(files releaseFiles, overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
+// parse returns the images of the running release with the overrides. path is the path of images.json.
+func (files releaseFiles) parse(path string, overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
 	if files.err != nil {
 		return nil, files.err
 	}
-	if s.release == "" {
-		return nil, fmt.Errorf("the file %s next to %s must name the release", releaseFile, s.path)
+	if files.release == "" {
+		return nil, fmt.Errorf("the file %s next to %s must name the release", releaseFile, path)
 	}
-	if files.version != s.release {
-		return nil, &StaleError{Path: s.path, Is: files.version, Want: s.release}
+	if files.version != files.release {
+		return nil, &StaleError{Path: path, Is: files.version, Want: files.release}
 	}
 	images, err := imagesjson.Parse(files.images)
 	if err != nil {

@@ -14,18 +14,11 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/install/snapshot"
 )
-
-// passed parses the images of a pass.
-func passed(r *Reconciler) (imagesjson.Images, error) {
-	p := r.pass(r.source().read())
-	return releaseSource{p.ImagesJSON, p.release}.parse(p.files, nil)
-}
 
 // parsed reads the files of the release and returns its images.
 func parsed(r *Reconciler) (imagesjson.Images, error) {
-	return r.source().parse(r.source().read(), nil)
+	return r.source().read().parse(r.ImagesJSON, nil)
 }
 
 // TestReleaseFiles_AreRecorded also if they belong to another release than the program: status then waits for the program.
@@ -35,7 +28,7 @@ func TestReleaseFiles_AreRecorded(t *testing.T) {
 	before := v1alpha1.ObservedRelease{Version: "4.21.0", ImagesDigest: "sha256:1"}
 	status := v1alpha1.ClusterAPIStatus{ObservedRelease: &before}
 	record := func() {
-		r.observe(t.Context(), snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}}, r.source().read()).record(&status)
+		r.observe(r.source().read(), clusterInputs{}).record(&status)
 	}
 	if record(); *status.ObservedRelease != before {
 		t.Errorf("without files: got %+v", status.ObservedRelease)
@@ -63,7 +56,7 @@ func TestRelease_OfTheFiles(t *testing.T) {
 	if err := os.WriteFile(r.ImagesJSON, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := passed(r); err == nil || !strings.Contains(err.Error(), "must name the release") {
+	if _, err := parsed(r); err == nil || !strings.Contains(err.Error(), "must name the release") {
 		t.Errorf("without release: %v", err)
 	}
 	for _, release := range []string{"1.0.0", "1.1.0"} {
@@ -71,12 +64,12 @@ func TestRelease_OfTheFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := r.source().read()
-		if _, err := passed(r); err != nil || r.pass(files).release != release {
-			t.Errorf("release %s, %v; want %s", r.pass(files).release, err, release)
+		if _, err := parsed(r); err != nil || files.release != release {
+			t.Errorf("release %s, %v; want %s", files.release, err, release)
 		}
 	}
 	r.Release = "1.0.0"
-	if _, err := passed(r); !errors.As(err, new(*StaleError)) {
+	if _, err := parsed(r); !errors.As(err, new(*StaleError)) {
 		t.Errorf("a program with another release: %v", err)
 	}
 }

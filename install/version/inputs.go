@@ -31,72 +31,52 @@ type inputs struct {
 // readInputs returns the bundles for the platforms from the images and the transport
 // ConfigMaps of the release. The outcome is AsExpected, or the reason why no version
 // can be decided on.
-func (p pass) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
-	images, errImages := releaseSource{p.ImagesJSON, p.release}.parse(p.files, cluster.Spec.ImageOverrides)
-	if p.release == "" {
-		return inputs{}, status.Outcome{Reason: imagesReason(errImages), Err: errImages}
+func (r *Reconciler) readInputs(ctx context.Context, files releaseFiles, in clusterInputs, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
+	images, errImages := files.parse(r.ImagesJSON, cluster.Spec.ImageOverrides)
+	platforms, outcome := r.Platforms, status.Outcome{Reason: reason.AsExpected}
+	if len(platforms) == 0 && files.release != "" {
+		platforms, outcome = in.platforms(files.release, cluster)
 	}
-	platforms, outcome := p.readPlatforms(ctx, cluster)
+	if outcome.Reason == reason.AsExpected && errImages != nil {
+		outcome = status.Outcome{Reason: imagesReason(errImages), Err: errImages}
+	}
 	if outcome.Reason != reason.AsExpected {
 		return inputs{}, outcome
 	}
-	if errImages != nil {
-		return inputs{}, status.Outcome{Reason: imagesReason(errImages), Err: errImages}
-	}
-	variables, err := configuration{p.Client}.variables(ctx, p.Variables)
+	transported, others, err := transport{r.Client, r.Live, files.release, r.Namespaces.Operand}.bundles(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	transported, others, err := transport{p.Client, p.Live, p.release, p.Namespaces.Operand}.bundles(ctx)
-	if err != nil {
-		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
-	}
-	results, err := extractor.Images{Images: images, Fetcher: p.Fetcher}.Results(ctx)
+	results, err := extractor.Images{Images: images, Fetcher: r.Fetcher}.Results(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: reason.ImageUnreadable, Err: err}
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
-	bundles, err := p.choose(platforms, results, others, cluster)
+	bundles, err := choose(files.release, platforms, results, others, cluster)
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
-	settings, former, err := references{p.Client, p.storage()}.settings(ctx, cluster)
-	if err != nil {
-		return inputs{}, settingsOutcome(err)
+	former := setting.Secrets{}
+	if len(in.secrets) > 0 {
+		if former, err = r.storage().formerSecrets(ctx, cluster.Status.DesiredVersion); err != nil {
+			return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
+		}
 	}
-	settings.Namespaces = p.Namespaces.Providers()
+	settings, err := in.settings(cluster.Spec, former, r.Namespaces.Operator)
+	if err != nil {
+		return inputs{}, status.Outcome{Reason: reason.ReferenceMissing, Err: err}
+	}
+	r.Mask.Add(settings.Secrets.Values)
+	settings.Namespaces = r.Namespaces.Providers()
 	return inputs{
-		operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings},
+		operand.Inputs{Bundles: bundles, Variables: in.variables(r.Variables), Settings: settings},
 		operand.OtherPlatforms(platforms, results), former,
 	}, status.Outcome{Reason: reason.AsExpected}
 }
 
-// readPlatforms returns the platforms of the cluster. The outcome is AsExpected, or the reason why nothing is installed on them.
-func (p pass) readPlatforms(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
-	if len(p.Platforms) > 0 {
-		return p.Platforms, status.Outcome{Reason: reason.AsExpected}
-	}
-	platform, err := configuration{p.Client}.platform(ctx)
-	if err == nil && platform == "" {
-		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
-	}
-	if err == nil {
-		err = configuration{p.Client}.checkSupport(ctx, platform, p.release)
-	}
-	switch {
-	case errors.As(err, new(*operand.UnsupportedError)):
-		return nil, unsupported(err, cluster)
-	case errors.Is(err, errGatesUnknown):
-		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting: " + err.Error()}
-	case err != nil:
-		return nil, status.Outcome{Reason: reason.WriteFailed, Err: err}
-	}
-	return operand.Platforms{platform}, status.Outcome{Reason: reason.AsExpected}
-}
-
 // choose selects the bundles for the platforms. It returns an error if that would
 // uninstall a provider of the desired version because an input is missing.
-func (p pass) choose(platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
+func choose(release string, platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
 	bundles, err := operand.Select(platforms, results)
 	if errors.As(err, new(*operand.MissingError)) && len(others) > 0 {
 		return nil, errors.Join(err, join(others))
@@ -106,7 +86,7 @@ func (p pass) choose(platforms operand.Platforms, results []extractor.Result, ot
 		return bundles, err
 	}
 	err = join(pendingBundles(desired.Components, bundles, others))
-	if err == nil && desired.Name == fmt.Sprintf("%s-%d", p.release, desired.Revision) {
+	if err == nil && desired.Name == fmt.Sprintf("%s-%d", release, desired.Revision) {
 		err = droppedBundles(desired.Components, bundles, results)
 	}
 	return bundles, errors.Join(operand.CheckDropped(desired.Components, bundles, results), err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/install/snapshot"
 )
 
 // TestObserve_AlsoObjectsThatDoNotExist: they can be created, and then status must not be at rest.
@@ -37,8 +36,8 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 	variable := func(secret string) v1alpha1.Variable {
 		return v1alpha1.Variable{Name: "V", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: secret, Key: "k"}}}
 	}
-	state := snapshot.Snapshot{Cluster: &v1alpha1.ClusterAPI{}}
-	state.Cluster.Spec.Components = []v1alpha1.ComponentSettings{
+	state := &v1alpha1.ClusterAPI{}
+	state.Spec.Components = []v1alpha1.ComponentSettings{
 		{Name: "a", Variables: []v1alpha1.Variable{variable("exists"), variable("missing")}},
 		{Name: "b", Variables: []v1alpha1.Variable{variable("exists")}},
 	}
@@ -55,7 +54,7 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 	}{{nil, append(references[:2:2], config...)}, {operand.Platforms{"Docker"}, references}} {
 		r := &Reconciler{Client: client.Client(reader), Namespaces: v1alpha1.OpenShiftNamespaces, Platforms: test.platforms, Identity: "pod_1"}
 		var status v1alpha1.ClusterAPIStatus
-		r.observe(t.Context(), state, releaseFiles{}).record(&status)
+		r.observe(releaseFiles{}, r.readCluster(t.Context(), state.Spec)).record(&status)
 		if diff := cmp.Diff(test.want, status.ObservedInputs); diff != "" || status.ObservedBy != "pod_1" || status.ObservedRelease != nil {
 			t.Errorf("platforms %v, by %s, release %v (-want +got):\n%s", test.platforms, status.ObservedBy, status.ObservedRelease, diff)
 		}

@@ -3,7 +3,6 @@
 package version
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/opencontainers/go-digest"
@@ -54,18 +53,6 @@ type Reconciler struct {
 	// Pin is called with the images of all versions after each reconcile, so that a
 	// cache keeps their bundles; nil disables it.
 	Pin func(images ...digest.Digest) error
-}
-
-// pass decides on the version for one release.
-type pass struct {
-	*Reconciler
-	files releaseFiles
-	// release is the running release: of the Reconciler, or of the files if it has none.
-	release string
-}
-
-func (r *Reconciler) pass(files releaseFiles) pass {
-	return pass{r, files, cmp.Or(r.Release, files.version)}
 }
 
 // storage returns the storage of versions.

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
 )
@@ -42,36 +41,39 @@ func TestSettings_MissingReferences(t *testing.T) {
 		"no key":    {[]client.Object{secretInNamespace("aws", map[string][]byte{"other": nil})}, `/aws: key "token" not found`},
 		"no text":   {[]client.Object{secretInNamespace("aws", map[string][]byte{"token": {0xff}})}, `/aws: the value of key "token" is not a text in UTF-8`},
 	} {
-		r := reconcilerWith(t, test.objects...)
-		_, _, err := references{r.Client, r.storage()}.settings(t.Context(), referring())
-		if err == nil || !strings.Contains(err.Error(), test.want) || settingsOutcome(err).Reason != reason.ReferenceMissing {
+		_, err := reconcilerWith(t, test.objects...).readCluster(t.Context(), referring().Spec).settings(referring().Spec, setting.Secrets{}, v1alpha1.OpenShiftNamespaces.Operator)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.As(err, new(*ReferenceError)) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if got := settingsOutcome(errors.New("timeout")).Reason; got != reason.WriteFailed {
-		t.Errorf("an error of the API server has the reason %s", got)
 	}
 }
 
 // The same values have the same digest in each reconcile, because the salt is the one of the desired version. Without the Secret of
 // that version, the salt is new.
 func TestSettings_SaltOfTheDesiredVersion(t *testing.T) {
-	source := secretInNamespace("aws", map[string][]byte{"token": []byte("hunter2")})
-	r := reconcilerWith(t, source)
-	first, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring())
-	if err != nil || r.Mask.Text("a hunter2 b") != "a <secret:aws/token> b" {
-		t.Fatalf("%v: %q", err, r.Mask.Text("a hunter2 b"))
+	r := reconcilerWith(t, secretInNamespace("aws", map[string][]byte{"token": []byte("hunter2")}))
+	read := func() setting.Secrets {
+		t.Helper()
+		former, err := r.storage().formerSecrets(t.Context(), "4.22.0-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, err := r.readCluster(t.Context(), referring().Spec).settings(referring().Spec, former, v1alpha1.OpenShiftNamespaces.Operator)
+		if err != nil || settings.Secrets.Values["<secret:aws/token>"] != "hunter2" {
+			t.Fatalf("%v: %v", err, settings.Secrets.Values)
+		}
+		return settings.Secrets
 	}
-	if other, _, err := (references{r.Client, r.storage()}).settings(t.Context(), referring()); err != nil || other.Secrets.Digest() == first.Secrets.Digest() {
-		t.Errorf("without a stored Secret: %v, the same digest", err)
+	first := read()
+	if other := read(); other.Digest() == first.Digest() {
+		t.Error("without a stored Secret: the same digest")
 	}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "4.22.0-1", UID: "first"}}
-	if err := r.storage().putSecret(t.Context(), revision.Secret(owner, first.Secrets)); err != nil {
+	if err := r.storage().putSecret(t.Context(), revision.Secret(owner, first)); err != nil {
 		t.Fatal(err)
 	}
-	second, former, err := (references{r.Client, r.storage()}).settings(t.Context(), referring())
-	if err != nil || second.Secrets.Digest() != first.Secrets.Digest() || former.Digest() != first.Secrets.Digest() {
-		t.Errorf("with the stored Secret: %v, digests %s, %s, %s", err, first.Secrets.Digest(), second.Secrets.Digest(), former.Digest())
+	if second := read(); second.Digest() != first.Digest() {
+		t.Errorf("with the stored Secret: digests %s, %s", first.Digest(), second.Digest())
 	}
 }
 

@@ -3,9 +3,6 @@
 package version
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -16,23 +13,25 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// errGatesUnknown reports that the feature gates of the release are not known yet: OpenShift adds them shortly after the begin of an upgrade.
-var errGatesUnknown = errors.New("FeatureGate " + configName + " does not list the feature gates of release")
-
-// checkSupport returns an *operand.UnsupportedError if OpenShift does not support Cluster API on a platform. A gate that the release
-// does not know is not enabled. Without a FeatureGate object, which OpenShift always has, all gates are enabled.
-func (c configuration) checkSupport(ctx context.Context, platform, release string) error {
-	object := &configv1.FeatureGate{}
-	if err := c.read(ctx, object); err != nil {
-		return err
+// platforms returns the platform of an OpenShift cluster for a release. The outcome is AsExpected, or the reason why nothing is installed.
+// A gate that the release does not know is not enabled. Without a FeatureGate object, which OpenShift always has, all gates are enabled.
+func (c clusterInputs) platforms(release string, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
+	found := c.infrastructure.Status.PlatformStatus
+	if found == nil || found.Type == "" {
+		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}
-	at := slices.IndexFunc(object.Status.FeatureGates, func(details configv1.FeatureGateDetails) bool { return details.Version == release })
-	if object.Name != "" && at < 0 {
-		return fmt.Errorf("%w %s", errGatesUnknown, release)
+	platform := string(found.Type)
+	at := slices.IndexFunc(c.gates.Status.FeatureGates, func(details configv1.FeatureGateDetails) bool { return details.Version == release })
+	if c.gates.Name != "" && at < 0 {
+		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting: FeatureGate " + configName + " does not list the feature gates of release " + release}
 	}
-	return operand.CheckSupport(platform, func(gate string) bool {
-		return object.Name == "" || slices.ContainsFunc(object.Status.FeatureGates[at].Enabled, func(known configv1.FeatureGateAttributes) bool { return string(known.Name) == gate })
+	err := operand.CheckSupport(platform, func(gate string) bool {
+		return at < 0 || slices.ContainsFunc(c.gates.Status.FeatureGates[at].Enabled, func(known configv1.FeatureGateAttributes) bool { return string(known.Name) == gate })
 	})
+	if err != nil {
+		return nil, unsupported(err, cluster)
+	}
+	return operand.Platforms{platform}, status.Outcome{Reason: reason.AsExpected}
 }
 
 // unsupported returns the outcome on a platform without Cluster API. The release is complete there, and an installed

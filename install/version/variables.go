@@ -4,16 +4,19 @@ package version
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
@@ -21,72 +24,65 @@ import (
 // configName is the name of OpenShift's configuration objects.
 const configName = "cluster"
 
-// configuration is OpenShift's configuration of the cluster.
-type configuration struct{ reader client.Reader }
-
-// variables returns the values of variables in manifests: the ones that every cluster has, and others. The
-// latter take precedence.
-func (c configuration) variables(ctx context.Context, others map[string]string) (map[string]string, error) {
-	server := &configv1.APIServer{}
-	if err := c.read(ctx, server); err != nil {
-		return nil, err
-	}
-	proxy, err := c.proxy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	values := variable.Values(map[variable.Source]map[string]string{
-		variable.TLSProfile: tlsprofile.Of(server.Spec.TLSSecurityProfile).Variables(),
-		variable.Proxy:      proxy,
-	})
-	maps.Copy(values, others)
-	return values, nil
+// clusterInputs are the objects of the cluster that determine a version, as a reconcile has read them, each once. A configuration object without
+// a name does not exist.
+type clusterInputs struct {
+	server         configv1.APIServer
+	gates          configv1.FeatureGate
+	infrastructure configv1.Infrastructure
+	proxy          configv1.Proxy
+	// secrets are the Secrets that the settings refer to, by name.
+	secrets map[string]*corev1.Secret
+	// seen are the objects with their resource versions, also the objects that do not exist: they can be created.
+	seen []v1alpha1.ObservedInput
+	// err are the errors of reading objects, which are missing then.
+	err error
 }
 
-// proxy returns the settings of the cluster's proxy; without a Proxy object, the program's environment sets them.
-func (c configuration) proxy(ctx context.Context) (map[string]string, error) {
-	proxy := &configv1.Proxy{}
-	if err := c.read(ctx, proxy); err != nil {
-		return nil, err
+// readCluster reads the inputs from the cache.
+func (r *Reconciler) readCluster(ctx context.Context, spec v1alpha1.ClusterAPISpec) clusterInputs {
+	in := clusterInputs{secrets: map[string]*corev1.Secret{}}
+	read := func(input v1alpha1.ObservedInput, object client.Object) {
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: input.Namespace, Name: input.Name}, object)
+		if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			in.err = errors.Join(in.err, fmt.Errorf("reading %s %q: %w", input.Kind, strings.TrimPrefix(input.Namespace+"/"+input.Name, "/"), err))
+			return
+		}
+		if err != nil {
+			object.SetName("")
+		}
+		input.ResourceVersion = object.GetResourceVersion()
+		in.seen = append(in.seen, input)
 	}
-	if proxy.Name == "" {
-		return map[string]string{"HTTP_PROXY": os.Getenv("HTTP_PROXY"), "HTTPS_PROXY": os.Getenv("HTTPS_PROXY"), "NO_PROXY": os.Getenv("NO_PROXY")}, nil
+	for _, input := range setting.Of(spec).References(r.Namespaces.Operator) {
+		secret := &corev1.Secret{}
+		read(input, secret)
+		in.secrets[input.Name] = secret
 	}
-	return map[string]string{"HTTP_PROXY": proxy.Status.HTTPProxy, "HTTPS_PROXY": proxy.Status.HTTPSProxy, "NO_PROXY": proxy.Status.NoProxy}, nil
-}
-
-// read reads one of OpenShift's configuration objects. It leaves the object empty,
-// without a name, if the object or its API does not exist.
-func (c configuration) read(ctx context.Context, object client.Object) error {
-	err := c.reader.Get(ctx, client.ObjectKey{Name: configName}, object)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		object.SetName("")
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading %T %q: %w", object, configName, err)
-	}
-	return nil
-}
-
-// platform returns the platform of the cluster; empty while it is unknown.
-func (c configuration) platform(ctx context.Context) (string, error) {
-	infrastructure := &configv1.Infrastructure{}
-	if err := c.read(ctx, infrastructure); err != nil || infrastructure.Status.PlatformStatus == nil {
-		return "", err
-	}
-	return string(infrastructure.Status.PlatformStatus.Type), nil
-}
-
-// observe returns the configuration objects that determine a version.
-func (c configuration) observe(ctx context.Context) (seen []v1alpha1.ObservedInput) {
+	secrets := len(in.seen)
 	for _, known := range []struct {
 		kind   string
 		object client.Object
-	}{{"APIServer", &configv1.APIServer{}}, {"FeatureGate", &configv1.FeatureGate{}}, {"Infrastructure", &configv1.Infrastructure{}}, {"Proxy", &configv1.Proxy{}}} {
-		if c.read(ctx, known.object) == nil { // also without the object: it can be created
-			seen = append(seen, v1alpha1.ObservedInput{Group: configv1.GroupName, Kind: known.kind, Name: configName, ResourceVersion: known.object.GetResourceVersion()})
-		}
+	}{{"APIServer", &in.server}, {"FeatureGate", &in.gates}, {"Infrastructure", &in.infrastructure}, {"Proxy", &in.proxy}} {
+		read(v1alpha1.ObservedInput{Group: configv1.GroupName, Kind: known.kind, Name: configName}, known.object)
 	}
-	return seen
+	if len(r.Platforms) > 0 { // the cluster is not OpenShift
+		in.seen = in.seen[:secrets]
+	}
+	return in
+}
+
+// variables returns the values of variables in manifests: the values that every cluster has, and others. The
+// latter take precedence. Without a Proxy object, the program's environment sets the proxy.
+func (c clusterInputs) variables(others map[string]string) map[string]string {
+	proxy := map[string]string{"HTTP_PROXY": c.proxy.Status.HTTPProxy, "HTTPS_PROXY": c.proxy.Status.HTTPSProxy, "NO_PROXY": c.proxy.Status.NoProxy}
+	if c.proxy.Name == "" {
+		proxy = map[string]string{"HTTP_PROXY": os.Getenv("HTTP_PROXY"), "HTTPS_PROXY": os.Getenv("HTTPS_PROXY"), "NO_PROXY": os.Getenv("NO_PROXY")}
+	}
+	values := variable.Values(map[variable.Source]map[string]string{
+		variable.TLSProfile: tlsprofile.Of(c.server.Spec.TLSSecurityProfile).Variables(),
+		variable.Proxy:      proxy,
+	})
+	maps.Copy(values, others)
+	return values
 }

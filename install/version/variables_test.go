@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
@@ -49,10 +48,11 @@ func TestVariables(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &Reconciler{Namespaces: v1alpha1.OpenShiftNamespaces, Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), Variables: test.own}
-			got, err := (configuration{r.Client}).variables(t.Context(), r.Variables)
-			if err != nil {
-				t.Fatal(err)
+			in := r.readCluster(t.Context(), v1alpha1.ClusterAPISpec{})
+			if in.err != nil {
+				t.Fatal(in.err)
 			}
+			got := in.variables(r.Variables)
 			maps.Copy(test.want, test.tls)
 			test.want["EXP_BOOTSTRAP_FORMAT_IGNITION"] = "true"
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -72,17 +72,11 @@ func (c failingClient) Get(ctx context.Context, key client.ObjectKey, object cli
 	return c.failingReader.Get(ctx, key, object, options...)
 }
 
-func TestVariables_FailIfTheyCannotBeRead(t *testing.T) {
-	if got, err := (configuration{failingClient{}}).variables(t.Context(), nil); err == nil || got != nil || !strings.Contains(err.Error(), `APIServer "cluster"`) {
-		t.Errorf("got %v, %v", got, err)
-	}
-}
-
-func TestPlatforms(t *testing.T) {
-	if got, outcome := (pass{Reconciler: &Reconciler{Client: failingClient{}, Platforms: []string{"AWS"}}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Reason != reason.AsExpected || got.String() != "AWS" {
-		t.Errorf("the platforms of the flag: got %v, %v", got, outcome)
-	}
-	if got, outcome := (pass{Reconciler: &Reconciler{Client: failingClient{}}}).readPlatforms(t.Context(), &v1alpha1.ClusterAPI{}); outcome.Err == nil || got != nil {
-		t.Errorf("an unavailable API server: got %v, %v", got, outcome)
+func TestReadCluster_EachErrorIsNamed(t *testing.T) {
+	in := (&Reconciler{Client: failingClient{}, Namespaces: v1alpha1.OpenShiftNamespaces}).readCluster(t.Context(), referring().Spec)
+	for _, part := range []string{`Secret "` + v1alpha1.OpenShiftNamespaces.Operator + `/aws"`, `APIServer "cluster"`, `FeatureGate "cluster"`, `Infrastructure "cluster"`, `Proxy "cluster"`} {
+		if in.err == nil || !strings.Contains(in.err.Error(), part) || len(in.seen) > 0 {
+			t.Errorf("got %v and %v, want %s", in.err, in.seen, part)
+		}
 	}
 }

@@ -19,20 +19,20 @@ import (
 // add creates a new version: first the revision ConfigMap, then the status, so that
 // every version in the status can be read. If the process ends in between, the next
 // reconcile finds the ConfigMap and uses it.
-func (p pass) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
+func (r *Reconciler) add(ctx context.Context, release string, cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	set, installedAs := inherit(cluster, set, inputs, existing)
 	stored, err := revision.Encode(set)
 	if err != nil {
 		return status.Outcome{Reason: reason.RenderFailed, Err: err}
 	}
 	if len(cluster.Status.Versions) >= maxVersions {
-		return retirement{p.Client}.evict(ctx, cluster, existing)
+		return retirement{r.Client}.evict(ctx, cluster, existing)
 	}
-	numbered, err := p.Official.Revisions(ctx)
+	numbered, err := r.Official.Revisions(ctx)
 	if err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
-	name, number, err := nextVersion(p.release, cluster.Status.Versions, numbered, stored, existing)
+	name, number, err := nextVersion(release, cluster.Status.Versions, numbered, stored, existing)
 	if err != nil {
 		return status.Outcome{Reason: reason.ImagesInvalid, Err: err}
 	}
@@ -44,7 +44,7 @@ func (p pass) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand
 		UnmanagedCRDs:   slices.Clone(cluster.Spec.UnmanagedCRDs),
 		Components:      set.Components(),
 	}
-	if err := p.storage().store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
+	if err := r.storage().store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
 		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,

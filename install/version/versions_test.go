@@ -79,7 +79,7 @@ func TestAdd_LimitOfVersions(t *testing.T) {
 			cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = name, name
 		}
 		r := reconcilerWith(t, cluster)
-		if got := r.pass(releaseFiles{}).add(t.Context(), cluster.DeepCopy(), operand.Set{}, inputs{}, nil); got.Reason != want || got.Err != nil {
+		if got := r.add(t.Context(), "4.22.0", cluster.DeepCopy(), operand.Set{}, inputs{}, nil); got.Reason != want || got.Err != nil {
 			t.Errorf("with %d versions: %s, error %v, want %s", before, got.Reason, got.Err, want)
 		}
 	}
@@ -286,7 +286,7 @@ func TestChoose(t *testing.T) {
 				cluster.Status.DesiredVersion = test.desired
 				cluster.Status.Versions = []v1alpha1.Version{{Name: test.desired, Revision: 2, Components: test.former}}
 			}
-			_, err := (pass{Reconciler: &Reconciler{}, release: "4.22.0"}).choose(operand.Platforms{"AWS"}, test.results, test.others, cluster)
+			_, err := choose("4.22.0", operand.Platforms{"AWS"}, test.results, test.others, cluster)
 			for kind, got := range map[string]bool{
 				"*configmap.Error":      errors.As(err, new(*configmap.Error)),
 				"*configmap.OtherError": errors.As(err, new(*configmap.OtherError)),

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -20,47 +19,55 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/install/lifecyclehook"
-	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
-// hooked is a cluster with the component lifecycle-hooks, the real core provider, and a made-up infrastructure provider.
+// hooked is a cluster with the lifecycle hooks beside the installer, the real core provider, and a made-up infrastructure provider.
 type hooked struct {
 	*kubernetes
-	address string // of the server of the hooks
+	program, address, certificate string // of the server of the hooks: its file, its address, and the directory of its certificate
 }
 
-// hooksServer is the host of the Service of the hooks.
-var hooksServer = lifecyclehook.Name + "." + v1alpha1.KubernetesNamespaces.Operator + ".svc"
+const (
+	// hooksName is the name of the Service, the Secret and the ExtensionConfig of the hooks.
+	hooksName = "capi-lifecycle-hooks"
+	// extensionConfigs is the CRD of ExtensionConfigs.
+	extensionConfigs = "extensionconfigs.runtime.cluster.x-k8s.io"
+)
 
-// TestKubernetes_LifecycleHooks runs the installer with Cluster API's core provider: its program, not only its manifests.
+// hooksServer is the host of the Service of the hooks.
+var hooksServer = hooksName + "." + v1alpha1.KubernetesNamespaces.Operator + ".svc"
+
+// TestKubernetes_LifecycleHooks runs the hooks with Cluster API's core provider: its program, not only its manifests.
 func TestKubernetes_LifecycleHooks(t *testing.T) {
-	h := &hooked{newKubernetes(t), freeAddress(t)}
-	h.enable()
+	h := &hooked{kubernetes: newKubernetes(t), address: freeAddress(t), certificate: t.TempDir()}
+	h.program = filepath.Join(t.TempDir(), hooksName)
+	h.must(fixture.Build(t.Context(), h.program, "../../extension", "./cmd/capi-lifecycle-hooks"))
 	h.releaseBundles(h.coreBundle(), h.docker("v1.0.0", "").Bundle())
 	h.kubectl("apply", "-k", h.folder)
-	p := h.runHooks()
+	p := h.run()
 	h.settled("1.0.0-1")
 	stopCore := h.startCore()
+	h.enable()
+	stopHooks := h.runHooks()
 	h.discovered()
 	if answer := h.ask("BeforeClusterCreate", "before-cluster-create"); answer != "Success 0 " {
 		t.Errorf("at rest: %s", answer)
@@ -88,11 +95,9 @@ func TestKubernetes_LifecycleHooks(t *testing.T) {
 		}
 		return nil
 	})
-	h.rotate()
-	h.discovered()
 
-	p.terminate()
-	p = h.runHooks("--lifecycle-hooks-limit=1s")
+	stopHooks()
+	h.runHooks("--limit=1s")
 	h.override(h.docker("v1.2.0", "second"))
 	h.progressing("1.0.0-3", "cluster-api-provider-docker")
 	h.eventually("the limit is exceeded", func() error {
@@ -107,35 +112,50 @@ func TestKubernetes_LifecycleHooks(t *testing.T) {
 	h.label("second")
 	h.settled("1.0.0-3")
 
-	p.terminate()
-	p = h.runHooks("--lifecycle-hooks=false")
-	h.eventually("the ExtensionConfig is withdrawn", h.withdrawn)
-	p.terminate()
-	p = h.runHooks()
-	h.discovered()
 	h.deleteCluster()
+	h.kubectl("delete", "extensionconfig", hooksName)
 	stopCore()
-	h.uninstallInOrder()
+	h.uninstalled()
 	p.terminate()
 }
 
-// enable adds the component to the kustomization, as docs/lifecycle-hooks.md says.
+// enable creates the Secret with the certificate and the objects of the hooks, as docs/lifecycle-hooks.md says.
 func (h *hooked) enable() {
 	h.Helper()
-	added := h.ofRepository(fenced(h.T, "docs/lifecycle-hooks.md", "", "yaml"), "deploy/kubernetes/components/lifecycle-hooks")
-	if !strings.HasPrefix(added, "components:\n") {
-		h.Fatalf("docs/lifecycle-hooks.md does not name the component:\n%s", added)
-	}
-	file := filepath.Join(h.folder, "kustomization.yaml")
-	kustomization, err := os.ReadFile(file)
+	serving, authority, err := certificate.NewServing(time.Now().Add(time.Hour), hooksServer)
 	h.must(err)
-	h.must(os.WriteFile(file, append(kustomization, added...), 0o600))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: hooksName}}
+	secret.Data = map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key, "ca.crt": authority}
+	h.must(h.Create(h.Context(), secret))
+	for name, content := range secret.Data {
+		h.must(os.WriteFile(filepath.Join(h.certificate, name), content, 0o600))
+	}
+	h.eventually("the objects of the hooks are applied", func() error { // the webhook of the core provider starts
+		_, err := h.Cluster.Kubectl(h.Context(), "apply", "-k", "../../extension/deploy")
+		return err
+	})
 }
 
-// runHooks runs the program as the Deployment with the component does, on free ports of loopback.
-func (h *hooked) runHooks(more ...string) *process {
+// runHooks runs the program as the Deployment does, with the permissions of its service account, on loopback.
+func (h *hooked) runHooks(more ...string) (stop func()) {
 	h.Helper()
-	return h.run(append([]string{"--lifecycle-hooks-bind-address=" + h.address}, more...)...)
+	account := "system:serviceaccount:" + v1alpha1.KubernetesNamespaces.Operator + ":" + hooksName
+	config, err := clientcmd.LoadFromFile(h.Cluster.Kubeconfig)
+	h.must(err)
+	for _, user := range config.AuthInfos {
+		user.Impersonate = account
+	}
+	kubeconfig := filepath.Join(h.TempDir(), "kubeconfig")
+	h.must(clientcmd.WriteToFile(*config, kubeconfig))
+	stop = fixture.StartProgram(h.T, exec.Command(h.program, append([]string{"--bind-address=" + h.address, "--cert-dir=" + h.certificate, "--kubeconfig=" + kubeconfig}, more...)...))
+	h.eventually("the hooks are served", func() error {
+		connection, err := new(net.Dialer).DialContext(h.Context(), "tcp", h.address)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+	return stop
 }
 
 // coreBundle returns the bundle of the real core provider.
@@ -210,7 +230,7 @@ func (h *hooked) progressing(version, phase string) {
 func (h *hooked) extensionConfig() (*unstructured.Unstructured, error) {
 	config := &unstructured.Unstructured{}
 	config.SetGroupVersionKind(schema.GroupVersionKind{Group: "runtime.cluster.x-k8s.io", Version: "v1beta2", Kind: "ExtensionConfig"})
-	return config, h.Get(h.Context(), client.ObjectKey{Name: lifecyclehook.Name}, config)
+	return config, h.Get(h.Context(), client.ObjectKey{Name: hooksName}, config)
 }
 
 // discovered waits until Cluster API has discovered the handlers at the registered server.
@@ -229,14 +249,6 @@ func (h *hooked) discovered() {
 	})
 }
 
-// withdrawn returns an error while the ExtensionConfig exists.
-func (h *hooked) withdrawn() error {
-	if _, err := h.extensionConfig(); !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("it exists: %w", err)
-	}
-	return nil
-}
-
 // conditionOf returns the status and the message of a condition.
 func conditionOf(object *unstructured.Unstructured, kind string) (status, message string) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
@@ -252,23 +264,22 @@ func conditionOf(object *unstructured.Unstructured, kind string) (status, messag
 // status, retryAfterSeconds and message.
 func (h *hooked) ask(hook, handler string) string {
 	h.Helper()
-	answer, _, err := h.call(hook, handler)
+	answer, err := h.call(hook, handler)
 	if err != nil {
 		return err.Error()
 	}
 	return answer
 }
 
-// call is ask; it also returns the certificate of the server.
-func (h *hooked) call(hook, handler string) (string, *x509.Certificate, error) {
+func (h *hooked) call(hook, handler string) (string, error) {
 	config, err := h.extensionConfig()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	encoded, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "caBundle")
 	bundle, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -282,7 +293,7 @@ func (h *hooked) call(hook, handler string) (string, *x509.Certificate, error) {
 	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"cluster":{"metadata":{"name":"a"}}}`, group, hook+"Request")
 	answer, err := web.Post(fmt.Sprintf("https://%s/%s/%s/%s", hooksServer, group, strings.ToLower(hook), handler), "", strings.NewReader(body))
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	defer answer.Body.Close()
 	var response struct {
@@ -290,9 +301,9 @@ func (h *hooked) call(hook, handler string) (string, *x509.Certificate, error) {
 		RetryAfterSeconds int
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&response); err != nil {
-		return "", nil, fmt.Errorf("%s: %w", answer.Status, err)
+		return "", fmt.Errorf("%s: %w", answer.Status, err)
 	}
-	return fmt.Sprintf("%s %d %s", response.Status, response.RetryAfterSeconds, response.Message), answer.TLS.PeerCertificates[0], nil
+	return fmt.Sprintf("%s %d %s", response.Status, response.RetryAfterSeconds, response.Message), nil
 }
 
 // createCluster creates the ClusterClass and the Cluster.
@@ -346,160 +357,16 @@ func (h *hooked) limitEvents(version string) error {
 	return nil
 }
 
-// rotate adds an old CA for the installer to renew, and then one whose successor signs already. A client with the registered
-// CA accepts the server all the time. The first CA stays, because the webhooks of the core provider keep their certificate.
-func (h *hooked) rotate() {
+// uninstalled uninstalls, and fails the test if the CRD of the ExtensionConfig was retained.
+func (h *hooked) uninstalled() {
 	h.Helper()
-	now, first := time.Now(), h.readCA()
-	old, _, err := servingcert.Authority{}.Renewed(now.AddDate(0, -17, 0))
-	h.must(err)
-	h.replaceCA(h.both(old, first))
-	h.eventually("the ExtensionConfig trusts a new CA", func() error { return h.trusts(3, first) })
-	h.eventually("the old CA signs", func() error { return h.signedBy(old) })
-	successor, changed, err := old.Renewed(now.Add(-26 * time.Hour))
-	h.must(err)
-	if !changed {
-		h.Fatal("the CA was not renewed")
-	}
-	h.replaceCA(h.both(successor, first))
-	h.eventually("the ExtensionConfig trusts the successor", func() error { return h.trusts(3, h.both(successor, first)) })
-	h.eventually("the successor signs", func() error { return h.signedBy(successor) })
-}
-
-// readCA returns the authority of the installer.
-func (h *hooked) readCA() servingcert.Authority {
-	h.Helper()
-	authority, err := (servingcert.Issuer{Namespace: v1alpha1.KubernetesNamespaces.Operator, Reader: kubernetesReader{h}}).Authority(h.Context())
-	h.must(err)
-	return authority
-}
-
-// kubernetesReader reads in the namespace of deploy/kubernetes: the namespaces of this process are OpenShift's.
-type kubernetesReader struct{ client.Reader }
-
-func (r kubernetesReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	key.Namespace = v1alpha1.KubernetesNamespaces.Operator
-	return r.Reader.Get(ctx, key, into, options...)
-}
-
-// both returns an authority with the CAs of two authorities.
-func (h *hooked) both(a, b servingcert.Authority) servingcert.Authority {
-	h.Helper()
-	var keys []byte
-	for _, authority := range []servingcert.Authority{a, b} {
-		key, err := authority.Keys()
-		h.must(err)
-		keys = append(keys, key...)
-	}
-	joined, err := servingcert.Parse(append(a.Bundle(), b.Bundle()...), keys)
-	h.must(err)
-	return joined
-}
-
-// replaceCA writes an authority into the Secret of the installer, and causes a reconcile by a change of the CRD.
-func (h *hooked) replaceCA(authority servingcert.Authority) {
-	h.Helper()
-	keys, err := authority.Keys()
-	h.must(err)
-	secret := &corev1.Secret{}
-	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: servingcert.SecretName}, secret))
-	secret.Data = map[string][]byte{corev1.TLSCertKey: authority.Bundle(), corev1.TLSPrivateKeyKey: keys}
-	h.must(h.Update(h.Context(), secret))
-	h.kubectl("annotate", "crd", lifecyclehook.CRD, "test/reconcile="+strconv.FormatInt(time.Now().UnixNano(), 10), "--overwrite")
-}
-
-// certificatesIn returns the certificates of a PEM bundle.
-func certificatesIn(bundle []byte) (found []*x509.Certificate) {
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
-			found = append(found, c)
-		}
-	}
-	return found
-}
-
-// trusts returns an error unless the ExtensionConfig has this number of CAs, the authority's among them.
-func (h *hooked) trusts(number int, authority servingcert.Authority) error {
-	config, err := h.extensionConfig()
-	if err != nil {
-		return err
-	}
-	encoded, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "caBundle")
-	bundle, err := base64.StdEncoding.DecodeString(encoded)
-	if found := certificatesIn(bundle); err != nil || len(found) != number || !bytes.HasSuffix(bundle, authority.Bundle()) {
-		return fmt.Errorf("it trusts %d CAs: %w", len(found), err)
-	}
-	return nil
-}
-
-// signedBy returns an error unless a client with the registered CA accepts the server, whose certificate the newest CA of the
-// authority has signed.
-func (h *hooked) signedBy(authority servingcert.Authority) error {
-	_, leaf, err := h.call("BeforeClusterCreate", "before-cluster-create")
-	if err != nil {
-		return err
-	}
-	return leaf.CheckSignatureFrom(certificatesIn(authority.Bundle())[0])
-}
-
-// uninstallInOrder uninstalls, and fails the test unless the ExtensionConfig was deleted before every object of a provider,
-// and its CRD was not retained.
-func (h *hooked) uninstallInOrder() {
-	h.Helper()
-	watching, err := client.NewWithWatch(h.Cluster.Config, client.Options{Scheme: h.Scheme()})
-	h.must(err)
-	config, err := h.extensionConfig()
-	h.must(err)
-	configs := deletions(h, watching, config)
-	deployments := deletions(h, watching, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}})
 	uninstall := h.commands("docs/install.md", "### Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {
 		h.kubectl(command...)
 	}
-	if withdrawn, removed := h.first(configs), h.first(deployments); withdrawn >= removed {
-		h.Errorf("the ExtensionConfig was deleted at revision %d of the API server, the first Deployment at %d", withdrawn, removed)
-	}
-	if names := h.names(); len(names) > 0 {
-		h.Errorf("left: %v", names)
-	}
 	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
-	if err := h.Get(h.Context(), client.ObjectKey{Name: lifecyclehook.CRD}, crd); !apierrors.IsNotFound(err) {
-		h.Errorf("CRD %s: %v, want that it is deleted", lifecyclehook.CRD, err)
-	}
-}
-
-// deletions watches the objects of a kind, and returns the revisions of their deletions.
-func deletions(h *hooked, watching client.WithWatch, of *unstructured.Unstructured) <-chan int64 {
-	h.Helper()
-	list := &unstructured.UnstructuredList{}
-	kind := of.GroupVersionKind()
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	events, err := watching.Watch(h.Context(), list)
-	h.must(err)
-	h.Cleanup(events.Stop)
-	revisions := make(chan int64, 100)
-	go func() {
-		for event := range events.ResultChan() {
-			object, ok := event.Object.(*unstructured.Unstructured)
-			if !ok || event.Type != watch.Deleted {
-				continue
-			}
-			revision, _ := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
-			revisions <- revision
-		}
-	}()
-	return revisions
-}
-
-// first returns the first revision.
-func (h *hooked) first(revisions <-chan int64) int64 {
-	h.Helper()
-	select {
-	case revision := <-revisions:
-		return revision
-	case <-time.After(patience):
-		h.Fatal("timed out waiting for a deletion")
-		return 0
+	if err := h.Get(h.Context(), client.ObjectKey{Name: extensionConfigs}, crd); !apierrors.IsNotFound(err) {
+		h.Errorf("CRD %s: %v, want that it is deleted", extensionConfigs, err)
 	}
 }
 

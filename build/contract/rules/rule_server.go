@@ -13,8 +13,8 @@ var serverRules = []contract.Rule{{
 	Severity: contract.Error,
 	Only:     contract.FormBundle,
 	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "A CRD that the API server does not establish is not served: objects of its kind cannot be created, and the installer waits for it.",
-	Fix:      "Correct the problem in the message. If names are not accepted, another CRD of the group has them.",
+	Why:      "The API server rejects the CRD in a dry run. It is not established then: objects of its kind cannot be created, and the installer waits for it. A dry run does not find names that another CRD of the group has.",
+	Fix:      "Correct the problem in the message.",
 }, {
 	ID:       contract.RuleObjectAccepted,
 	Checker:  contract.CheckerServer,
@@ -30,14 +30,14 @@ var serverRules = []contract.Rule{{
 	Only:     contract.FormBundle,
 	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
 	Why:      "The API server accepts a Deployment without checking its pods. If it rejects the pods, none is ever created, and the installation does not complete.",
-	Fix:      "Correct the problem in the message. A rejection in the strict namespace is a warning: only the embedded API server has that namespace, and the installer uses it only with manifests/components/restricted. Fields that SCC restricted-v2 sets are not required there; that is a model of OpenShift's admission and was not verified on an OpenShift cluster.",
+	Fix:      "Correct the problem in the message.",
 }, {
 	ID:       contract.RuleTemplateAccepted,
 	Checker:  contract.CheckerServer,
 	Severity: contract.Error,
 	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
-	Why:      "An API server with the CRDs of Cluster API and the webhooks of its core provider rejects the object of a template or of a ClusterClass. Variables without a default have values that fit the schema; a rejection because of such a value is only an info of server/not-checked.",
+	Why:      "The API server, or a webhook of Cluster API in the cluster, rejects the object of a template or of a ClusterClass. Variables without a default have values that fit the schema; a rejection because of such a value is only an info of server/not-checked.",
 	Fix:      "Correct the problem in the message.",
 }, {
 	ID:       contract.RuleNotChecked,

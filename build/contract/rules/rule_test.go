@@ -156,8 +156,7 @@ func TestRules_Examples(t *testing.T) {
 	}
 }
 
-// Package rulebook of capi-manifests tests the parts that these rules share with the rules of
-// build/extension.
+// Package rulebook of capi-manifests tests the other fields.
 func TestRules_HaveOneChecker(t *testing.T) {
 	for _, rule := range All() {
 		if (rule.Check != nil) != (rule.Checker == contract.CheckerFunction) || (rule.Checker == contract.CheckerServer) != strings.HasPrefix(rule.ID, "server/") {

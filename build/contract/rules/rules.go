@@ -56,7 +56,7 @@ The files of one provider do not show whether it meets every requirement of the 
 | requirement | checked by |
 |---|---|
 | a controller waits for its owner, preserves finalizers, respects paused and managed-by, sets conditions, creates the Secrets of its contract (bootstrap data, kubeconfig, certificates), labels Machines, serves address claims | end-to-end tests in a cluster, such as Cluster API's |
-| a Runtime Extension answers discovery, is deterministic and fast | ` + "`capi-manifests extension test`" + ` with the running server |
+| a Runtime Extension answers discovery, is deterministic and fast | ` + "`capi-extension test`" + ` with the running server |
 | objects have owner references to their Cluster, and their status can be restored after a move | ` + "`clusterctl move`" + ` |
 | a storage version, a field in use, or a hook before the end of its deprecation is not removed | ` + "`capi-manifests diff`" + ` between two releases |
 | no object is in two bundles of a platform, a core provider exists, every variable has a value | ` + "`capi-manifests plan`" + ` of a release |

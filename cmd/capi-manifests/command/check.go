@@ -71,7 +71,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	server, err := apiserver.Connect(config, false)
+	server, err := apiserver.Connect(config)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 const explainLong = `Explain a validation rule: the consequence of a violation, the fix and the source, with manifests
-that keep the rule and manifests that violate it, or answers of servers for rules of "extension test".
+that keep the rule and manifests that violate it.
 Without an argument all rules are listed, and with the first part of a name the rules of that group.`
 
 const explainExample = `  capi-manifests explain

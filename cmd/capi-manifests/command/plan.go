@@ -152,11 +152,9 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		if _, err := f.check(cmd); err != nil {
 			return err
 		}
-		stop, err := f.open(cmd)
-		if err != nil {
+		if err := f.open(cmd); err != nil {
 			return err
 		}
-		defer stop()
 	}
 	name, number, set, results, err := f.render(cmd)
 	if err != nil {
@@ -246,17 +244,13 @@ func (f *planFlags) missingInShippedRoles(phases []revision.Phase, profile extra
 }
 
 // open reads the cluster of --against. Flags take precedence over the spec of its ClusterAPI object.
-func (f *planFlags) open(cmd *cobra.Command) (stop func(), err error) {
-	if f.cluster == apiserver.Embedded {
-		return nil, cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
-	}
-	cluster, stop, err := apiserver.Open(cmd.Context(), f.cluster, "", cmd.ErrOrStderr())
+func (f *planFlags) open(cmd *cobra.Command) error {
+	cluster, err := apiserver.Open(cmd.Context(), f.cluster, cmd.ErrOrStderr())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if f.installed, err = planreport.ReadInstalled(cmd.Context(), cluster); err != nil {
-		stop()
-		return nil, err
+		return err
 	}
 	spec := f.installed.ClusterAPI.Spec
 	if len(f.unmanaged) == 0 {
@@ -267,7 +261,7 @@ func (f *planFlags) open(cmd *cobra.Command) (stop func(), err error) {
 			f.overrides = append(f.overrides, override.Name+"="+string(override.Image))
 		}
 	}
-	return stop, nil
+	return nil
 }
 
 // compare adds the effects of a set on the cluster of --against to a report, and the permissions that the installer lacks there.

@@ -78,7 +78,7 @@ func New(version string) *cobra.Command {
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
 	addGroup(root, cluster, append(newChanges(), newCheck(), newStatus(), newHistory())...)
-	addGroup(root, author, newGenerate(), newTransforms(), newValidate(v.Version), newExplain(), newPack(), newSign(), newInspect(), newExtract(), newExtension(v.Version))
+	addGroup(root, author, newGenerate(), newTransforms(), newValidate(v.Version), newExplain(), newPack(), newSign(), newInspect(), newExtract())
 	addGroup(root, engineer, newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC())
 	root.AddCommand(newVersion(v))
 	root.SetHelpCommand(newHelp(root))

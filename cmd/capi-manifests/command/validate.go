@@ -13,7 +13,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
@@ -66,27 +65,15 @@ with line and field. Findings of severity error lead to exit code 1. A bundle th
 cannot read (rules layout/... and some of metadata/...) leads to exit code 4 and is not checked
 further; such findings cannot be waived.
 
-With --against an API server also checks the objects: whether it establishes the CRDs and
-accepts their names, accepts each object and a minimal object of each kind, compiles admission
-policies, and admits the pods of workloads. "embedded" starts a control plane. The program
-controlplane that does so is named by --controlplane, or is next to capi-manifests, or in the PATH;
-otherwise it and the control plane are built once with Go, in about 15 minutes, and kept in
-capi-installer/controlplane in the user's cache directory. CONTROLPLANE_BINARY names a built
-control plane; without Go, latest/controlplane in the cache is used.
-
-With a kubeconfig all requests are dry runs and nothing is written; a CRD is then not
+With --against the API server of a kubeconfig also checks the objects: whether it accepts each object, compiles admission
+policies, and admits the pods of workloads. All requests are dry runs and nothing is written; a CRD is not
 established, and objects of kinds that the cluster does not serve are not checked (rule
 server/not-checked). Reachability of webhooks and type-check warnings of admission policies
 are never checked.
 
-Of a clusterctl release, "embedded" checks the templates: the control plane also has the CRDs of
-Cluster API's core and kubeadm providers and the webhooks of the core provider. Variables without
-a default get values that fit the schema; a rejection because of such a value is not an error. The
-program corewebhooks, which serves the webhooks, is found as controlplane is, or built once with Go.
-
-With --extension-server the server of a Runtime Extension is called too: findings of the rules
-connection/... and discovery/... show whether Cluster API accepts the handlers for the
-ExtensionConfig. "extension test" also tests the handlers.
+Of a clusterctl release, it checks the objects of the templates. Variables without a default get values that fit the schema; a
+rejection because of such a value is not an error. In a cluster with Cluster API's providers, such as one of kind after
+"clusterctl init", their webhooks judge the objects.
 
 With --settings the settings of the provider in a ClusterAPI object are rendered as in a cluster. A setting that does not apply is
 an error that names its field.
@@ -127,15 +114,11 @@ const validateExample = `  # Check the output of generate
   capi-manifests validate capi-manifests --write-baseline baseline.json
   capi-manifests validate capi-manifests --baseline baseline.json
 
-  # Check against an API server: an embedded one, or a cluster's in dry runs
-  capi-manifests validate capi-manifests --against embedded
+  # Check against the API server of a cluster, in dry runs
   capi-manifests validate capi-manifests --against ~/.kube/config
 
-  # Check the cluster templates of a release with the core provider's webhooks
-  capi-manifests validate repository --against embedded
-
-  # Check a Runtime Extension and the answers of its running server to Discovery
-  capi-manifests validate capi-manifests --extension-server https://localhost:9443 --extension-ca-bundle ca.crt
+  # Check the cluster templates of a release with the webhooks of the cluster's providers
+  capi-manifests validate repository --against ~/.kube/config
 
   # Count the findings of each rule
   capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
@@ -151,8 +134,7 @@ type validateOptions struct {
 	write      string
 	kustomize  kustomizeFlags
 	as         string // empty for a bundle if there is one
-	against    against
-	extension  extensionServer
+	against    string
 	settings   string
 }
 
@@ -177,8 +159,7 @@ func newValidate(version string) *cobra.Command {
 	forms := []string{formBundle, formKustomize}
 	cli.Choice[string]{Value: &options.as, Kind: "form", Texts: forms, Error: "must be bundle or kustomize"}.
 		Register(cmd, "as", "", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
-	options.against.register(flags)
-	options.extension.register(flags)
+	flags.StringVar(&options.against, "against", "", "`kubeconfig` of an API server that checks the objects in dry runs")
 	flags.StringVar(&options.settings, "settings", "", "`file` with a ClusterAPI object or its spec: check whether the settings of the provider apply to the bundle")
 	flags.StringVar(&options.write, "write-baseline", "", "output `file` for the findings, for use with --baseline; the exit code is 0")
 	return cmd
@@ -201,7 +182,7 @@ func (o *validateOptions) run(cmd *cobra.Command, src string) error {
 		if err := findings.WriteBaseline(o.write, result); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: wrote baseline %s: %s\n", term.Printable(src), o.write, findings.Summary(result.Counts, result.CheckedRules(o.against.server != "")))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: wrote baseline %s: %s\n", term.Printable(src), o.write, findings.Summary(result.Counts, result.CheckedRules(o.against != "")))
 		return nil
 	}
 	result.Accept(accepted)
@@ -225,16 +206,13 @@ func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) err
 	case result.Counts[contract.Error] > 0:
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", term.Printable(result.Source), findings.Summary(result.Counts, result.CheckedRules(o.against.server != "")), findings.AcceptedNote(result.Accepted))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", term.Printable(result.Source), findings.Summary(result.Counts, result.CheckedRules(o.against != "")), findings.AcceptedNote(result.Accepted))
 	return nil
 }
 
 // validate checks a source against the rules and, with --against, against an API
 // server.
 func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Report, error) {
-	if o.against.server == "" && o.against.controlplane != "" {
-		return findings.Report{}, cli.WrongUsage(errors.New("--controlplane requires --against " + apiserver.Embedded))
-	}
 	if releases := source.ClusterctlReleases(src); len(releases) > 0 {
 		if err := o.onReleases(src); err != nil {
 			return findings.Report{}, err
@@ -243,7 +221,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		if err != nil {
 			return findings.Report{}, err
 		}
-		return result, o.against.addReleases(cmd, &result)
+		return result, o.askServer(cmd, &result, nil)
 	}
 	file, err := o.kustomization(cmd, src)
 	if err != nil {
@@ -260,7 +238,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		return findings.Report{}, err
 	}
 	result := findings.Check(src, bundles)
-	if err := o.against.add(cmd, &result, bundles); err != nil {
+	if err := o.askServer(cmd, &result, bundles); err != nil {
 		return findings.Report{}, err
 	}
 	if file != "" && result.Found() {
@@ -270,7 +248,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		}
 		result.AttributeTo(file, bundles[0].Manifests, files)
 	}
-	return result, o.extension.add(cmd, &result)
+	return result, nil
 }
 
 // filesOf returns the files that may define a field of an object.
@@ -300,14 +278,8 @@ func (o *validateOptions) onReleases(src string) error {
 	if given := o.kustomize.provider.given(); len(given) > 0 {
 		errs = append(errs, onlyForKustomize(given, src))
 	}
-	if o.extension.url != "" {
-		errs = append(errs, fmt.Errorf("--extension-server: only valid for bundles; %s contains clusterctl releases", src))
-	}
 	if o.settings != "" {
 		errs = append(errs, fmt.Errorf("--settings: only valid for bundles; %s contains clusterctl releases", src))
-	}
-	if o.against.server != "" && o.against.server != apiserver.Embedded {
-		errs = append(errs, fmt.Errorf("--against: only %s is valid for clusterctl releases; %s contains some", apiserver.Embedded, src))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return cli.WrongUsage(err)

@@ -6,7 +6,7 @@ package schema
 
 import "embed"
 
-// Files are the schemas: config.json, diff.json, extension.json, history.json, plan.json, status.json and validation.json.
+// Files are the schemas: config.json, diff.json, history.json, plan.json, status.json and validation.json.
 //
 //go:embed *.json
 var Files embed.FS
@@ -15,7 +15,6 @@ var Files embed.FS
 const (
 	Config     = base + "config.json"
 	Diff       = base + "diff.json"
-	Extension  = base + "extension.json"
 	History    = base + "history.json"
 	Plan       = base + "plan.json"
 	Status     = base + "status.json"

@@ -1,5 +1,4 @@
-// Runs the webhooks of Cluster API's core provider. capi-manifests builds it from source for --against embedded,
-// so it needs no other module of this project.
+// Runs the webhooks of Cluster API's core provider for tests.
 module github.com/capi-installer/capi-installer/test/clusterctl/corewebhooks
 
 go 1.26.0

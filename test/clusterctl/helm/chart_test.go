@@ -42,7 +42,7 @@ func values() map[string]any {
 		"releaseVersion":          "1.2.3",
 		"providersNamespace":      "providers",
 		"moreProvidersNamespaces": []any{"capa-system", "capd-system"},
-		"extraArgs":               []any{"--lifecycle-hooks-limit=5m"},
+		"extraArgs":               []any{"--leader-elect-retry-period=20s"},
 		"settings":                map[string]any{"installerMode": "Paused", "components": []any{map[string]any{"name": "cluster-api", "featureGates": []any{map[string]any{"name": "ClusterTopology", "enabled": true}}}}},
 	}
 }
@@ -234,7 +234,7 @@ func check(t *testing.T, admin client.Client, release string) {
 		t.Errorf("image %s", container.Image)
 	}
 	arguments := strings.Join(container.Args, " ")
-	for _, want := range []string{"--namespace=installer", "--providers-namespace=providers ", "--providers-namespace=capa-system --providers-namespace=capd-system", "--lifecycle-hooks-limit=5m"} {
+	for _, want := range []string{"--namespace=installer", "--providers-namespace=providers ", "--providers-namespace=capa-system --providers-namespace=capd-system", "--leader-elect-retry-period=20s"} {
 		if !strings.Contains(arguments, want) {
 			t.Errorf("arguments %s, want %s", arguments, want)
 		}

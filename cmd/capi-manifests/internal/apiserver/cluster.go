@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver checks objects against an API server: the server of a
-// kubeconfig, in dry runs, or an embedded control plane.
+// Package apiserver checks objects against the API server of a kubeconfig, in dry runs.
 package apiserver
 
 import (
@@ -27,10 +26,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/deploy/kubernetes"
-	"github.com/capi-installer/capi-installer/manifests"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // askingAs is the field manager of the dry runs.
@@ -44,21 +41,15 @@ type Cluster struct {
 	// access reviews the permissions of the user. With the full clientset, the
 	// program would be a fifth larger.
 	access authorizationclient.AuthorizationV1Interface
-	// disposable is true for a cluster that was started for the checks. CRDs may be
-	// created only there; no other cluster is ever modified.
-	disposable bool
 }
 
-// Connect returns the clients of a cluster. Unless the cluster is disposable, they
-// send only dry runs.
-func Connect(config *rest.Config, disposable bool) (*Cluster, error) {
+// Connect returns the clients of a cluster. They send only dry runs.
+func Connect(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout = -1, 30*time.Second
 	config.UserAgent = askingAs
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	if !disposable {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRunOnly{next} })
-	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRunOnly{next} })
 	objects, errObjects := dynamic.NewForConfig(config)
 	versions, errVersions := discovery.NewDiscoveryClientForConfig(config)
 	access, errAccess := authorizationclient.NewForConfig(config)
@@ -66,7 +57,7 @@ func Connect(config *rest.Config, disposable bool) (*Cluster, error) {
 		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(versions))
-	return &Cluster{config: config, resources: resources{client: objects, mapper: mapper}, Discovery: versions, access: access, disposable: disposable}, nil
+	return &Cluster{config: config, resources: resources{client: objects, mapper: mapper}, Discovery: versions, access: access}, nil
 }
 
 // dryRunOnly rejects requests that would write.
@@ -86,89 +77,36 @@ func (d dryRunOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	return d.next.RoundTrip(request)
 }
 
-// Prepare creates the namespaces of the installer in an empty cluster, and the strict namespace.
-func (c *Cluster) Prepare(ctx context.Context) error {
-	objects, err := manifests.Objects()
-	others, othersErr := kubernetes.Objects()
-	if err := errors.Join(err, othersErr); err != nil {
-		return err
-	}
-	for _, object := range append(objects, others...) {
-		if object.GetKind() != "Namespace" {
-			continue
-		}
-		namespaces := []*unstructured.Unstructured{object}
-		if object.GetName() == v1alpha1.OpenShiftNamespaces.Operand {
-			namespaces = append(namespaces, strictCopy(object))
-		}
-		for _, namespace := range namespaces {
-			if err := c.resources.send(ctx, namespace, false); err != nil {
-				return fmt.Errorf("creating namespace %s: %w", namespace.GetName(), err)
-			}
-		}
-	}
-	return until(ctx, "the default service accounts", func(ctx context.Context) error {
-		var errs []error
-		for _, namespace := range []string{v1alpha1.OpenShiftNamespaces.Operand, v1alpha1.KubernetesNamespaces.Operand, strictNamespace} {
-			_, err := c.resources.client.Resource(serviceAccounts).Namespace(namespace).Get(ctx, "default", metav1.GetOptions{})
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
-	})
-}
-
-var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-
-// strictNamespace is a namespace of a disposable cluster.
-var strictNamespace = v1alpha1.OpenShiftNamespaces.Operand + "-strict"
-
-// StrictNamespace implements contract.Server.
-func (c *Cluster) StrictNamespace() string {
-	if c.disposable {
-		return strictNamespace
-	}
-	return ""
-}
-
-// strictCopy returns the strict namespace: a copy of the providers' namespace with the pod security of
-// manifests/components/restricted.
-func strictCopy(namespace *unstructured.Unstructured) *unstructured.Unstructured {
-	namespace = namespace.DeepCopy()
-	namespace.SetName(strictNamespace)
-	labels := namespace.GetLabels()
-	delete(labels, "openshift.io/run-level")
-	for _, mode := range []string{"enforce", "audit", "warn"} {
-		labels["pod-security.kubernetes.io/"+mode] = "restricted"
-	}
-	namespace.SetLabels(labels)
-	return namespace
-}
-
-// Define implements contract.Server: by a dry run, and in a disposable cluster by
-// creating the CRD. It removes the conversion, because the webhook is not running.
-func (c *Cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (contract.Answer, error) {
-	answer, err := c.DryRun(ctx, crd)
-	if err != nil || answer.Verdict != contract.Accepted || !c.disposable {
-		return answer, err
-	}
-	crd = crd.DeepCopy()
-	unstructured.RemoveNestedField(crd.Object, "spec", "conversion")
-	if err := c.resources.send(ctx, crd, false); err != nil {
-		return c.toAnswer(ctx, crd, err)
-	}
-	answer, err = c.resources.established(ctx, crd.GetName())
-	if err != nil || answer.Verdict != contract.Accepted {
-		return answer, err
-	}
-	return answer, c.resources.serve(ctx, crd)
-}
-
 // DryRun implements contract.Server.
 func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
 	if cause := invalidName(object); cause != nil {
 		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{*cause}}, nil
 	}
-	return c.toAnswer(ctx, object, c.resources.send(ctx, object, true))
+	return c.toAnswer(ctx, object, c.resources.send(ctx, object))
+}
+
+// Schema implements contract.Server.
+func (c *Cluster) Schema(ctx context.Context, kind schema.GroupVersionKind) (map[string]any, error) {
+	mapping, err := c.resources.mapping(kind)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("discovering %s: %w", kind.Kind, err)
+	}
+	crd, err := c.resources.client.Resource(object.CRDResource).Get(ctx, mapping.Resource.GroupResource().String(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil // a kind of Kubernetes
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the CRD of %s: %w", kind.Kind, withNextStep(err))
+	}
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		if version["name"] == kind.Version {
+			return contract.AsJSON(object.MapAt(version, "schema", "openAPIV3Schema")), nil
+		}
+	}
+	return nil, nil
 }
 
 // invalidName returns the cause for a name that cannot be part of a request path:
@@ -228,9 +166,6 @@ func rejectedFor(err error, status apierrors.APIStatus) contract.Answer {
 // privileged pods, from missing permissions of this user: they say nothing about
 // the object.
 func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructured, refusal error) (contract.Answer, error) {
-	if c.disposable {
-		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
-	}
 	mapping, err := c.resources.mapping(object.GroupVersionKind())
 	if err != nil {
 		return contract.Answer{}, err

@@ -18,22 +18,6 @@ type group struct {
 	count int
 }
 
-// groups returns the findings as text and annotations show them. The findings about a server are separate: each names
-// another handler.
-func (v Report) groups() (groups []group) {
-	var aboutFiles []contract.Finding
-	for _, bundle := range v.Bundles {
-		if bundle.Own == nil {
-			aboutFiles = append(aboutFiles, bundle.Findings...)
-			continue
-		}
-		for _, finding := range bundle.Findings {
-			groups = append(groups, group{finding, 1})
-		}
-	}
-	return append(groups, grouped(aboutFiles)...)
-}
-
 // grouped merges findings with the same file, rule and message if there are more
 // than maxRepeated: a rule that every webhook violates is one problem. The first
 // finding represents all.

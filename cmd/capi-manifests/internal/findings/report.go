@@ -56,13 +56,6 @@ type Bundle struct {
 	// clusterctl release.
 	Rejections []contract.Rejection `json:"strictNamespaceRejections,omitzero"`
 
-	// Own are the rules of a report that does not concern a provider; nil means the
-	// rules of the provider's form. Unchecked maps rules that were not checked to
-	// the reason.
-	Own       []contract.Rule   `json:"-"`
-	Unchecked map[string]string `json:"-"`
-	// More are additional rules, for a server of the bundle.
-	More []contract.Rule `json:"-"`
 	// AskedServer is true if an API server checked the bundle too.
 	AskedServer bool `json:"-"`
 }
@@ -70,8 +63,6 @@ type Bundle struct {
 // unchecked returns the reason why a rule was not checked; empty if it was checked.
 func (b Bundle) unchecked(rule contract.Rule) string {
 	switch {
-	case b.Own != nil:
-		return b.Unchecked[rule.ID]
 	case b.Metadata == nil && rule.Checker != contract.CheckerExtractor:
 		return "not checked: the bundle is unreadable"
 	case !b.AskedServer && rule.Checker == contract.CheckerServer:
@@ -150,7 +141,7 @@ func (v Report) Write(format Format, color bool) []byte {
 	case JUnit:
 		out.WriteString(junitOf(v))
 	case GitHub:
-		for _, group := range v.groups() {
+		for _, group := range grouped(v.all()) {
 			group.Message += group.others()
 			out.WriteString(annotation(group.Finding))
 		}
@@ -170,13 +161,10 @@ func (v Report) all() (findings []contract.Finding) {
 // Rules returns the rules for the provider, without those that require an API
 // server.
 func (b Bundle) Rules() []contract.Rule {
-	if b.Own != nil {
-		return b.Own
-	}
 	if b.Release != "" {
 		return contract.RulesOf(contract.FormRelease, rules.All())
 	}
-	return append(contract.RulesOf(contract.FormBundle, rules.All()), b.More...)
+	return contract.RulesOf(contract.FormBundle, rules.All())
 }
 
 // Error reports findings of severity error.

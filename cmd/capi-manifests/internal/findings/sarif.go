@@ -85,7 +85,7 @@ var sarifLevels = map[contract.Severity]string{contract.Error: "error", contract
 // finding.
 func sarifOf(v Report) sarifLog {
 	driver := sarifDriver{Name: "capi-manifests", Version: v.ToolVersion, Language: "en-US", InformationURI: "https://github.com/capi-installer/capi-installer"}
-	for _, rule := range v.allRules() {
+	for _, rule := range rules.All() {
 		driver.Rules = append(driver.Rules, sarifRule{
 			ID: rule.ID, ShortDescription: sarifText{rule.Why}, FullDescription: sarifText{rule.Why}, Help: sarifText{rule.Fix},
 			HelpURI: rule.Source.URL, DefaultConfiguration: sarifConfiguration{sarifLevels[rule.Severity]},
@@ -106,18 +106,6 @@ func sarifOf(v Report) sarifLog {
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
 		Runs: []sarifRun{{Tool: sarifTool{driver}, Language: driver.Language, Newlines: []string{"\r\n", "\n"}, Results: results}},
 	}
-}
-
-// allRules returns the rules of all forms of providers and of their servers, or the
-// report's own rules.
-func (v Report) allRules() []contract.Rule {
-	if len(v.Bundles) == 0 {
-		return rules.All()
-	}
-	if own := v.Bundles[0].Own; own != nil {
-		return own
-	}
-	return append(rules.All(), v.Bundles[0].More...)
 }
 
 func sarifResultOf(f contract.Finding) sarifResult {

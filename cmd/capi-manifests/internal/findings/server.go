@@ -38,9 +38,9 @@ func (v *Report) AskServer(ctx context.Context, bundles []extractor.Bundle, serv
 	return nil
 }
 
-// AskCoreServer adds the findings of an API server with Cluster API about the templates of the releases of a report. A line with an error
+// AskServerAboutTemplates adds the findings of an API server about the templates of the releases of a report. A line with an error
 // has its cause already.
-func (v *Report) AskCoreServer(ctx context.Context, server contract.CoreServer) error {
+func (v *Report) AskServerAboutTemplates(ctx context.Context, server contract.Server) error {
 	for i, bundle := range v.Bundles {
 		release, err := source.ReadClusterctlRelease(v.Source, bundle.Release)
 		if err != nil {

@@ -20,7 +20,7 @@ func (v Report) text(out *bytes.Buffer, color bool) {
 	paint := term.Painter(color)
 	fixes := map[string]string{}
 	var rules []string
-	for _, group := range v.groups() {
+	for _, group := range grouped(v.all()) {
 		finding := group.Finding
 		fmt.Fprintf(out, "%s: %s: %s%s [%s]\n", paint(term.Bold, term.Printable(place(finding))), paint(severityColors[finding.Severity], string(finding.Severity)),
 			term.Printable(sentence(finding)), group.others(), paint(term.Faint, finding.Rule))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rulebook explains the rules of "validate" and of "extension test".
+// Package rulebook explains the rules of "validate".
 package rulebook
 
 import (
@@ -11,7 +11,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
-	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
@@ -31,13 +30,10 @@ type Explanation struct {
 	about string // the kind of input that the rule checks
 }
 
-// allRules returns the rules of validate and of "extension test".
-func allRules() []contract.Rule { return append(rules.All(), extension.ContractRules()...) }
-
 // IDs returns the IDs of all rules.
 func IDs() []string {
 	var ids []string
-	for _, rule := range allRules() {
+	for _, rule := range rules.All() {
 		ids = append(ids, rule.ID)
 	}
 	return ids
@@ -53,7 +49,7 @@ func InGroup(group string) []string {
 // rules.
 func Explain(ids []string) ([]Explanation, error) {
 	var all []Explanation
-	for _, rule := range allRules() {
+	for _, rule := range rules.All() {
 		if len(ids) > 0 && rule.ID != ids[0] && !slices.Contains(InGroup(ids[0]), rule.ID) {
 			continue
 		}

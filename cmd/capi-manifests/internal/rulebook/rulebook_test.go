@@ -5,18 +5,18 @@ package rulebook
 import (
 	"io/fs"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 )
 
 func TestRules_Complete(t *testing.T) {
 	id, seen := regexp.MustCompile(`^[a-z][a-z0-9-]+/[a-z0-9-]+$`), map[string]bool{}
-	for _, rule := range allRules() {
+	for _, rule := range rules.All() {
 		if !id.MatchString(rule.ID) || seen[rule.ID] {
 			t.Errorf("the ID %q is invalid or a duplicate", rule.ID)
 		}
@@ -33,20 +33,17 @@ func TestRules_Complete(t *testing.T) {
 }
 
 func TestExamples_BelongToRules(t *testing.T) {
-	for _, folder := range []string{"contract/rules", "extension"} {
-		examples := os.DirFS(path.Join("../../../../build", folder, "examples"))
-		count := 0
-		err := fs.WalkDir(examples, ".", func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			if count++; !slices.Contains(IDs(), strings.TrimSuffix(name, ".txtar")) {
-				t.Errorf("%s: the rule of the example %s does not exist", folder, name)
-			}
-			return nil
-		})
-		if err != nil || count == 0 {
-			t.Errorf("%s: %d examples, error %v", folder, count, err)
+	count := 0
+	err := fs.WalkDir(os.DirFS("../../../../build/contract/rules/examples"), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
+		if count++; !slices.Contains(IDs(), strings.TrimSuffix(name, ".txtar")) {
+			t.Errorf("the rule of the example %s does not exist", name)
+		}
+		return nil
+	})
+	if err != nil || count == 0 {
+		t.Errorf("%d examples, error %v", count, err)
 	}
 }
