@@ -29,6 +29,8 @@ type Applier struct {
 	Permissions Permissions
 	Guards      Guards
 
+	// A restart loses nothing of the following: plans are made again, certificates are checked again, reverts are counted again, replaced values are
+	// named once more, and objects that are deleted for the desired version are found again if they exist.
 	plans      planner
 	certified  certified
 	contention contention

@@ -53,10 +53,11 @@ type Reconciler struct {
 	// an error is retried soon.
 	Progressed func()
 
+	// log is the state that was logged last. A restart logs it again.
 	log rolloutLog
-	// searched are the versions that were known when the last search found no orphans; nil if there was none.
+	// searched are the versions that were known when the last search found no orphans; nil if there was none. A restart searches again.
 	searched sets.Set[string]
-	// refused is the time until the next attempt after the last rejection; 0 without one.
+	// refused is the time until the next attempt after the last rejection; 0 without one. A restart begins with a second.
 	refused time.Duration
 	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
 	searchAgain time.Time
