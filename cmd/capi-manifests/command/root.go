@@ -36,14 +36,14 @@ const rootExample = `  # Show the components that a release installs on AWS
 // Run runs the command line args of a program version and returns the exit code.
 func Run(ctx context.Context, version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := New(version)
-	root.InitDefaultCompletionCmd() // that accepts unknown shells
-	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args, completion.RunE = cli.KnownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	}
 	root.SetArgs(cli.DoubleDashes(root, args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.InitDefaultCompletionCmd() // that accepts unknown shells
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = cli.KnownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	cmd, err := cli.ExecuteUntil(ctx, root)
 	if err == nil {
 		return cli.ExitGood
