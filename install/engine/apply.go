@@ -26,8 +26,9 @@ import (
 // resolve them when the cache has followed.
 func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Result, err error) {
 	ctx = withReserved(ctx, how.Reserved)
+	how.Older = remembered(how.Older)
 	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
-		result, err = application{e, rev, how, nil}.apply(ctx)
+		result, err = application{e, rev, how, sharedWith(rev, how.Older), nil}.apply(ctx)
 		return err
 	})
 	return result, err
@@ -35,7 +36,7 @@ func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Res
 
 // Compare returns the result that Apply would have, without writing.
 func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
-	return application{e, rev, Apply{}, []boxcutter.RevisionReconcileOption{boxcutter.WithPaused{}}}.apply(ctx)
+	return application{e, rev, Apply{}, nil, []boxcutter.RevisionReconcileOption{boxcutter.WithPaused{}}}.apply(ctx)
 }
 
 // application is one attempt to apply a revision.
@@ -43,6 +44,7 @@ type application struct {
 	*Engine
 	rev     Revision
 	how     Apply
+	shared  unchangedSince // nil without older versions
 	options []boxcutter.RevisionReconcileOption
 }
 
@@ -52,7 +54,10 @@ func (a application) apply(ctx context.Context) (Result, error) {
 			return Result{Invalid: err}, nil //nolint:nilerr // the result has it
 		}
 	}
-	a.options = append(a.options, engineOptions, sharedWith(a.rev, a.how.Older))
+	a.options = append(a.options, engineOptions)
+	if a.shared != nil {
+		a.options = append(a.options, a.shared)
+	}
 	var out Result
 	var failed []error
 	for _, part := range partsOf(a.rev.Phases) {
@@ -117,6 +122,9 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	if len(objects) == 0 { // all of them wait
 		return withHeld([]Phase{{Name: phase.Name, Complete: true}}, held), nil
 	}
+	if err := a.takeOver(ctx, phase, objects); err != nil {
+		return nil, err
+	}
 	asOf, seen := a.Changes.Count(), &reads{}
 	whole := a.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
 	result, err := a.revisions.Reconcile(seen.in(ctx), whole, append(reconcileOptions(phase, pausing(ctx, a.Reader, phase, a.how)), a.options...)...)
@@ -124,7 +132,7 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	if rejection := a.unserved(phase, err); rejection != nil {
 		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil
 	}
-	found = withHeld(seen.withoutEffect(found), held)
+	found = withHeld(seen.compared(found), held)
 	a.kept.keep(a.rev, found, asOf)
 	return found, err
 }
@@ -134,7 +142,7 @@ func (a application) desired(ctx context.Context, phase revision.Phase) ([]*unst
 	objects := make([]*unstructured.Unstructured, len(phase.Objects))
 	for i, obj := range phase.Objects {
 		var err error
-		if objects[i], err = ignore(ctx, a.Reader, a.rev.Ignored, asApplied(obj)); err != nil {
+		if objects[i], err = a.left(ctx, asApplied(obj)); err != nil {
 			return nil, err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/install/fieldset"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -47,6 +48,8 @@ type Engine struct {
 	watches   Watches
 	cache     managedcache.TrackingCache
 	kept      keeper
+	writer    client.Writer
+	schemas   *fieldset.Schemas
 }
 
 // Watch has the cache watch the kinds of a revision.
@@ -81,8 +84,11 @@ func (e *Engine) Forget(ctx context.Context, rev Revision) error {
 	return nil
 }
 
-// Settle drops the kept results of all versions except one.
-func (e *Engine) Settle(version string) { e.kept.settle(version) }
+// Settle drops the kept results of all versions except one, and the schemas.
+func (e *Engine) Settle(version string) {
+	e.kept.settle(version)
+	e.schemas.Forget()
+}
 
 // Remove deletes the objects that only the owners of this revision control, last phase first. It continues with a phase
 // when no object of the later ones is left.

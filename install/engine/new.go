@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/fieldset"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -108,7 +109,8 @@ func Assemble(of Parts) (*Engine, error) {
 	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
 		Owners: NewOwners(of.Scheme, of.Namespace), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, live: live,
-		kept:      keeper{versions: of.Reader, changes: changes},
+		kept:   keeper{versions: of.Reader, changes: changes},
+		writer: of.Writer, schemas: &fieldset.Schemas{Discovery: of.Discovery},
 		revisions: machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), of.Writer),
 	}, nil
 }

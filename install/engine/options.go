@@ -143,25 +143,33 @@ func (c concurrency) set(options any) {
 // drops fields of it.
 type unchangedSince func(obj client.Object, number int64) bool
 
-// sharedWith compares the objects of a revision with the objects of older ones. It uses only the
-// identity of its argument. The function is safe for concurrent use.
-func sharedWith(rev Revision, older func(number int64) map[object.Identity]*unstructured.Unstructured) unchangedSince {
+// remembered returns a function that calls another one once for each number. It is safe for concurrent use.
+func remembered(older func(number int64) map[object.Identity]*unstructured.Unstructured) func(number int64) map[object.Identity]*unstructured.Unstructured {
 	if older == nil {
-		return func(client.Object, int64) bool { return false }
+		return nil
 	}
 	var mutex sync.Mutex
 	known := map[int64]map[object.Identity]*unstructured.Unstructured{}
-	ours := sync.OnceValue(func() map[object.Identity]*unstructured.Unstructured { return revision.ByIdentity(rev.Phases) })
-	return func(obj client.Object, number int64) bool {
+	return func(number int64) map[object.Identity]*unstructured.Unstructured {
 		mutex.Lock()
 		defer mutex.Unlock()
-		objects, found := known[number]
-		if !found {
-			objects = older(number)
-			known[number] = objects
+		if _, found := known[number]; !found {
+			known[number] = older(number)
 		}
+		return known[number]
+	}
+}
+
+// sharedWith compares the objects of a revision with the objects of older ones; nil if they are unknown. It uses only the
+// identity of its argument. The function is safe for concurrent use if its argument is.
+func sharedWith(rev Revision, older func(number int64) map[object.Identity]*unstructured.Unstructured) unchangedSince {
+	if older == nil {
+		return nil
+	}
+	ours := sync.OnceValue(func() map[object.Identity]*unstructured.Unstructured { return revision.ByIdentity(rev.Phases) })
+	return func(obj client.Object, number int64) bool {
 		id := object.IdentityOf(obj)
-		mine, theirs := ours()[id], objects[id]
+		mine, theirs := ours()[id], older(number)[id]
 		return mine != nil && theirs != nil && equality.Semantic.DeepEqual(mine.Object, theirs.Object)
 	}
 }

@@ -85,9 +85,6 @@ func TestSharedWith(t *testing.T) {
 	if unchanged(settings("same", "red"), 2) {
 		t.Error("an object of a revision that does not exist counts as the same")
 	}
-	if sharedWith(rev, nil)(settings("same", "red"), 1) {
-		t.Error("without older revisions, an object counts as the same")
-	}
 }
 
 // A manifest with the annotation adopts its object from any owner; an offered object is adopted only without an owner.

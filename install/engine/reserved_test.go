@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -123,4 +124,19 @@ func TestEngine_Pausing(t *testing.T) {
 			t.Errorf("%s, without contests: paused %t, the other object %t", name, got.Paused(reserved), got.Paused(contested))
 		}
 	}
+}
+
+// single is a reader of one object.
+type single struct {
+	client.Reader
+	object *unstructured.Unstructured
+	err    error
+}
+
+func (s single) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.object.DeepCopyInto(into.(*unstructured.Unstructured))
+	return nil
 }

@@ -84,6 +84,8 @@ type Object struct {
 	Change string
 	// Replaced are the fields whose value another than the desired one replaces in each write, as admission plugins can do; nil if there are none.
 	Replaced []string
+	// RestoredBy is the field manager that had restored the object from a backup before this write; empty without a restore.
+	RestoredBy string
 	// Instructions make another controller write the object, or claim it.
 	Instructions []Instruction
 	// Referenced is set if the object has owner references. The garbage collector deletes it together with its owners.

@@ -32,7 +32,7 @@ func TestWithoutEffect(t *testing.T) {
 		if test.found.Name == "" {
 			test.found.Identity = object.IdentityOf(read)
 		}
-		if got := seen.withoutEffect([]Phase{{Objects: []Object{test.found}}})[0].Objects[0].Action; got != test.want {
+		if got := seen.compared([]Phase{{Objects: []Object{test.found}}})[0].Objects[0].Action; got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

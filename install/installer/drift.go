@@ -4,6 +4,7 @@ package installer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,12 +13,14 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // driftEvents returns the event about external changes that this attempt has reverted.
 // The current version was installed completely, so another actor must have modified or
 // deleted each object that was written. The status names the current version, so a restart of
-// the installer causes no such event. Contested objects are in the condition instead.
+// the installer causes no such event. Contested objects are in the condition instead,
+// and restored ones in another event.
 func (a attempt) driftEvents(current string, of contests) []status.Event {
 	if a.plan.name != current {
 		return nil
@@ -26,7 +29,7 @@ func (a attempt) driftEvents(current string, of contests) []status.Event {
 	for o := range a.result.Objects() {
 		if change := externalChange(o.Action); change != "" && !o.Paused && !a.plan.addsCheck(o) {
 			countDrift(o)
-			if of.contested(o.Identity) {
+			if of.contested(o.Identity) || o.RestoredBy != "" {
 				continue
 			}
 			reverted = append(reverted, changeOf(o))
@@ -36,6 +39,24 @@ func (a attempt) driftEvents(current string, of contests) []status.Event {
 		return nil
 	}
 	return []status.Event{{Reason: status.DriftCorrected, Warning: true, Message: "reverted external changes: " + strings.Join(reverted, ", ")}}
+}
+
+// restoreEvents returns the event about objects that a tool had restored from a backup before this attempt has written them.
+func (a attempt) restoreEvents() []status.Event {
+	restored := map[string][]string{}
+	for o := range a.result.Objects() {
+		if o.RestoredBy != "" {
+			restored[o.RestoredBy] = append(restored[o.RestoredBy], o.String())
+		}
+	}
+	var parts []string
+	for _, manager := range slices.Sorted(maps.Keys(restored)) {
+		parts = append(parts, "field manager "+manager+" has restored "+text.First(10, restored[manager]))
+	}
+	if parts == nil {
+		return nil
+	}
+	return []status.Event{{Reason: status.RestoreRecognized, Message: "installed objects were restored from a backup, and the installer owns their fields again: " + strings.Join(parts, "; ")}}
 }
 
 // addsCheck reports whether an object is the check of a CRD that has become unmanaged since the version was created. Until the next version

@@ -30,6 +30,8 @@ const (
 	OverrideInEffect EventReason = "OverrideInEffect"
 	// DriftCorrected: an external change or deletion of an installed object was reverted.
 	DriftCorrected EventReason = "DriftCorrected"
+	// RestoreRecognized: a tool has restored installed objects from a backup.
+	RestoreRecognized EventReason = "RestoreRecognized"
 	// ObjectsAdopted: objects that cluster-capi-operator had installed were adopted.
 	ObjectsAdopted EventReason = "ObjectsAdopted"
 	// ObjectsReplaced: objects were deleted and created again, because an immutable field of them changed.

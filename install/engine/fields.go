@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// left returns the object without the fields that the drift policy leaves to others. An object that does not exist is created with the values of
+// the manifest.
+func (a application) left(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if !slices.ContainsFunc(a.rev.Ignored, func(entry v1alpha1.IgnoredFields) bool {
+		return entry.Matches(object.GroupKind(desired), desired.GetName())
+	}) {
+		return desired, nil
+	}
+	live, err := orNil(ReferenceTo(desired).Read(ctx, a.Reader))
+	if err != nil || live == nil {
+		return desired, err
+	}
+	return a.schemas.Leave(a.rev.Ignored, desired, live)
+}
+
+// takeOver makes the installer the owner of the fields that an older version has applied to objects of a phase, and that the phase does not
+// apply: so the apply removes them, whoever owns them now. It changes nothing but field managers. A process that ends before the apply is followed
+// by one that continues, because the objects still name the older version.
+func (a application) takeOver(ctx context.Context, phase revision.Phase, objects []client.Object) error {
+	for _, obj := range objects {
+		desired, _ := obj.(*unstructured.Unstructured)
+		if err := a.takeOverObject(ctx, phase.Owner, desired); err != nil {
+			return fmt.Errorf("taking over the fields of %s that the version removes: %w", object.Describe(obj), err)
+		}
+	}
+	return nil
+}
+
+// takeOverObject takes over the fields of an object. It returns when the cache shows the write: an apply of the object as it was before is a
+// conflict.
+func (a application) takeOverObject(ctx context.Context, owner string, desired *unstructured.Unstructured) error {
+	live, err := orNil(ReferenceTo(desired).Read(ctx, a.Reader))
+	if err != nil || live == nil || a.how.Older == nil {
+		return err
+	}
+	older, err := a.older(owner, desired, live)
+	if err != nil || older == nil {
+		return err
+	}
+	takeover, err := a.schemas.Takeover(live, older, desired, a.rev.Ignored)
+	if err != nil || takeover == nil {
+		return err
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "add", "path": "/metadata/managedFields", "value": takeover.Managed},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.writer.Patch(ctx, ReferenceTo(desired).Object(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Took over the fields that the version removes from an object", "object", object.Describe(desired))
+	_ = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
+		cached, err := ReferenceTo(desired).Read(ctx, a.Reader)
+		return err != nil || cached.GetResourceVersion() != live.GetResourceVersion(), nil
+	})
+	return nil
+}
+
+// older returns an object as the version has applied it that owns the live object; nil if no other version owns it, or that version is unknown
+// or has the same object.
+func (a application) older(owner string, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	controller, found := a.Owners.GetController(live)
+	if !found || !isVersion(controller) || controller.Name == owner {
+		return nil, nil
+	}
+	number, err := revision.Number(controller.Name)
+	if err != nil || a.shared(desired, number) {
+		return nil, err
+	}
+	if older := a.how.Older(number)[object.IdentityOf(desired)]; older != nil {
+		return asApplied(older), nil
+	}
+	return nil, nil
+}
