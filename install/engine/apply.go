@@ -26,7 +26,7 @@ import (
 // resolve them when the cache has followed.
 func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Result, err error) {
 	ctx = withReserved(ctx, how.Reserved)
-	how.Older = remembered(how.Older)
+	how.Older = Remembered(how.Older)
 	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
 		result, err = application{e, rev, how, sharedWith(rev, how.Older), nil}.apply(ctx)
 		return err

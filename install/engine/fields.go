@@ -97,3 +97,18 @@ func (a application) older(owner string, desired, live *unstructured.Unstructure
 	}
 	return nil, nil
 }
+
+// Upgraded returns a live object as the apply of an object of the revision would leave it; nil if a plain apply shows it, because the installer
+// takes over no field. older is as in Apply. The objects are not changed.
+func (e *Engine) Upgraded(rev Revision, older func(number int64) map[object.Identity]*unstructured.Unstructured, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	a := application{Engine: e, rev: rev, how: Apply{Older: older}, shared: sharedWith(rev, older)}
+	before, err := a.older("", desired, live)
+	if err != nil || before == nil {
+		return nil, err
+	}
+	takeover, err := e.schemas.Takeover(live, before, asApplied(desired), rev.Ignored)
+	if err != nil || takeover == nil {
+		return nil, err
+	}
+	return takeover.Upgraded()
+}

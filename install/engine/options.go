@@ -143,8 +143,8 @@ func (c concurrency) set(options any) {
 // drops fields of it.
 type unchangedSince func(obj client.Object, number int64) bool
 
-// remembered returns a function that calls another one once for each number. It is safe for concurrent use.
-func remembered(older func(number int64) map[object.Identity]*unstructured.Unstructured) func(number int64) map[object.Identity]*unstructured.Unstructured {
+// Remembered returns a function that calls another one once for each number. It is safe for concurrent use.
+func Remembered(older func(number int64) map[object.Identity]*unstructured.Unstructured) func(number int64) map[object.Identity]*unstructured.Unstructured {
 	if older == nil {
 		return nil
 	}

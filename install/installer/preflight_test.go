@@ -265,7 +265,7 @@ func TestObserved_Read(t *testing.T) {
 				return test.err
 			},
 		})
-		found, err := observed{reader, &existing{live: reader}, &Guards{}}.Read(t.Context(), settings("a", "red"))
+		found, err := observed{cache: reader, existing: &existing{live: reader}, Guards: &Guards{}}.Read(t.Context(), settings("a", "red"))
 		if (err != nil) != test.failed || !test.failed && found != nil {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/adoption"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -19,6 +20,7 @@ import (
 type trial struct {
 	guards *Guards
 	plans  *planner
+	engine *engine.Engine
 	s      state
 	plan   plan
 	// adoptable are the CRDs that are no longer unmanaged.
@@ -27,7 +29,7 @@ type trial struct {
 
 // trial returns the trial of an attempt.
 func (r *Applier) trial(s state, a attempt) trial {
-	return trial{&r.Guards, &r.plans, s, a.plan, a.former}
+	return trial{&r.Guards, &r.plans, r.Engine, s, a.plan, a.former}
 }
 
 // findings returns the findings about a version that is going to be rolled out.
@@ -50,7 +52,10 @@ func (t trial) judge(ctx context.Context, cache client.Reader) (found []prefligh
 	if hasBegun(t.s.Cluster.Status.Version(t.plan.name)) { // an earlier process has judged it
 		found, err = preflight.Lasting(t.release())
 	} else {
-		found, err = preflight.Check(ctx, observed{cache, &existing{live: t.guards.Live}, t.guards}, t.release())
+		rev, older := t.plan.revision(), engine.Remembered(t.plans.older(t.s))
+		found, err = preflight.Check(ctx, observed{cache, &existing{live: t.guards.Live}, t.guards, func(desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			return t.engine.Upgraded(rev, older, desired, live)
+		}}, t.release())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)
