@@ -161,6 +161,11 @@ providers: controlplane ## Install every real provider and remove it again, by a
 faults: controlplane ## Inject one fault per workload, with E2E=full every fault; the report is _output/faults.html
 	@result=0; go test -count=1 -timeout 6h -parallel 16 -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result
 
+FIELDS ?= 10000
+.PHONY: fields
+fields: controlplane ## Upgrade FIELDS (10000) objects while other actors own their fields, and compare with fresh installations
+	FIELDS=$(FIELDS) go test -count=1 -v -timeout 3h ./test/fields
+
 PAUSES ?= 200
 .PHONY: pauses
 pauses: controlplane ## Pause the leader during PAUSES (200) writes while another process takes over; no orphan may stay
