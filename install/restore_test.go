@@ -81,7 +81,7 @@ var restores = map[string]func(h *harness, backup *unstructured.Unstructured) er
 func TestRestore_UpgradeRemovesDroppedFields(t *testing.T) {
 	for way, restore := range restores {
 		t.Run(way, func(t *testing.T) {
-			both := strings.Replace(configMap("settings", "1"), "data: {", "data: {dropped: \"yes\", ", 1)
+			both := strings.Replace(configMap("settings", "1"), "\ndata: {", "\ndata: {dropped: \"yes\", ", 1)
 			h := newInstallation(t, core(both), aws())
 			h.mode(v1alpha1.Paused)
 			h.reports("InstallerProgressing", "Paused")
