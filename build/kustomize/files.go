@@ -138,6 +138,13 @@ func (f *textFiles) ReadFile(file string) ([]byte, error) {
 		return nil, err
 	}
 	encoding := yamldoc.CheckUTF8(content)
+	if encoding == nil && slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)) {
+		if remote := remoteIn(content); remote != "" {
+			err := &RemoteError{File: file, Resource: remote}
+			f.rejected = append(f.rejected, err)
+			return nil, err
+		}
+	}
 	if encoding == nil {
 		if isNamedYAML(file) && !slices.ContainsFunc(f.read, func(r readFile) bool { return r.name == file }) {
 			f.read = append(f.read, readFile{cmp.Or(f.aliases[file], file), content})

@@ -94,8 +94,8 @@ func functionsIn(dir, entry string) (functions []function, others bool, err erro
 	content, file := []byte(entry), "inline transformer"
 	if !strings.Contains(entry, "\n") {
 		file = entry
-		if content, err = os.ReadFile(filepath.Join(dir, entry)); err != nil {
-			return nil, true, nil //nolint:nilerr // a directory or a URL; kustomize reports read errors
+		if content, err = readBelow(dir, entry); err != nil {
+			return nil, true, nil //nolint:nilerr // a directory, a URL or a file outside; kustomize reports it
 		}
 	}
 	objects, err := yamldoc.Objects(content)
@@ -116,6 +116,22 @@ func functionsIn(dir, entry string) (functions []function, others bool, err erro
 		functions = append(functions, f)
 	}
 	return functions, others, nil
+}
+
+// readBelow reads a file in or below a directory without symbolic links in its path, as kustomize restricts files of a kustomization.
+func readBelow(dir, name string) ([]byte, error) {
+	file, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	relative, err := filepath.Rel(dir, file)
+	if err == nil && !filepath.IsLocal(relative) {
+		err = fmt.Errorf("file %s is not in or below %s", file, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
 }
 
 // functionOf returns the starlark function that an object configures: a ConfigMap

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kustomize renders kustomize directories in process and prints objects as
-// YAML. Plugins, helm and network access are disabled.
+// YAML. Plugins and helm are disabled, and remote resources are rejected before any network access.
 package kustomize
 
 import (

@@ -31,10 +31,13 @@ func await(ts *testscript.TestScript, args []string) {
 	until(ts, "a request for "+args[0], func() bool { return reg.Paths()[args[0]] > 0 })
 }
 
-func awaitFile(ts *testscript.TestScript, args []string) {
-	until(ts, "a file in "+args[0], func() bool {
-		entries, err := os.ReadDir(ts.MkAbs(args[0]))
-		return err == nil && len(entries) > 0
+func awaitPipe(ts *testscript.TestScript, args []string) {
+	until(ts, "a reader of "+args[0], func() bool {
+		pipe, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY|syscall.O_NONBLOCK, 0) // fails without a reader
+		if err == nil {
+			ts.Defer(func() { _ = pipe.Close() })
+		}
+		return err == nil
 	})
 }
 

@@ -44,7 +44,7 @@ var scriptCommands = commands(map[string]func(*testscript.TestScript, []string){
 	"index NAME TAG DIR":                 index,              // pushes an index of such an image for linux/amd64 and linux/arm64, with an attestation, to NAME:TAG; $NAME is the reference
 	"slow NAME DIR":                      slow,               // pushes an image whose layer is never sent; $NAME is the reference, $NAME_layer the layer's path
 	"await PATH":                         await,              // waits for a request for a path of the registry
-	"await-file DIR":                     awaitFile,          // waits for a file in a directory
+	"await-pipe FILE":                    awaitPipe,          // waits until a program reads a named pipe, which stays open
 	"await-text TEXT FILE":               awaitText,          // waits until a file contains a text
 	"await-end EVENT":                    awaitEnd,           // waits for the end of all background programs; EVENT is expected to end them. The script's own "wait" has no timeout
 	"images-json FILE KEY=REF...":        writeImagesJSON,    // writes images.json

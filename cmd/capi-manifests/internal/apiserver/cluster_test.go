@@ -37,6 +37,7 @@ import (
 type bed struct {
 	*Cluster
 	config *rest.Config
+	writer client.Client
 }
 
 // server is the test bed with the namespaces of the installer.
@@ -47,8 +48,7 @@ func server(t *testing.T) bed {
 	if b.Cluster, err = Connect(b.config); err != nil {
 		t.Fatal(err)
 	}
-	writer, err := client.New(b.config, client.Options{})
-	if err != nil {
+	if b.writer, err = client.New(b.config, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := manifests.Objects()
@@ -60,7 +60,7 @@ func server(t *testing.T) bed {
 		if o.GetKind() != "Namespace" {
 			continue
 		}
-		if err := writer.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := b.writer.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 	}

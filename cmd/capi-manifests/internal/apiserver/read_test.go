@@ -3,10 +3,11 @@
 package apiserver
 
 import (
+	"context"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/predecessor"
@@ -21,14 +22,11 @@ func TestRead_ObjectsOfPredecessor(t *testing.T) {
 	settings.SetName("settings")
 	settings.SetLabels(map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: "aws"})
 	settings.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "7"})
-	resource, err := c.resources.of(settings)
-	if err != nil {
+	owner := client.FieldOwner(predecessor.FieldOwner)
+	if err := c.writer.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(settings), owner); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := resource.Apply(t.Context(), "settings", settings, metav1.ApplyOptions{FieldManager: predecessor.FieldOwner}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resource.Delete(t.Context(), "settings", metav1.DeleteOptions{}) })
+	t.Cleanup(func() { _ = c.writer.Delete(context.WithoutCancel(t.Context()), settings) })
 
 	found, err := c.Read(t.Context(), settings)
 	if err != nil || found == nil || predecessor.ActionFor(v1alpha1.OpenShiftNamespaces.Operator, settings, found) != predecessor.Adopt {

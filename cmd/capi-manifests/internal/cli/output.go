@@ -5,12 +5,14 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -49,17 +51,34 @@ func (o *Output) Write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 			return err
 		}
 	case YAML:
-		encoded, err := yaml.Marshal(data)
-		if err != nil {
+		if err := encodeYAML(&out, data); err != nil {
 			return fmt.Errorf("writing YAML: %w", err)
 		}
-		out.Write(encoded)
 	default:
 		table(&out)
 		_, err := io.WriteString(w, term.PrintableLines(out.String()))
 		return err
 	}
 	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// encodeYAML writes data as YAML. The parser of YAML rejects some characters that encoding/json does not escape.
+func encodeYAML(out *bytes.Buffer, data any) error {
+	plain, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	var escaped bytes.Buffer
+	for _, r := range string(plain) {
+		if unicode.IsControl(r) || r == '\ufeff' || r == '\ufffe' || r == '\uffff' {
+			fmt.Fprintf(&escaped, "\\u%04x", r)
+			continue
+		}
+		escaped.WriteRune(r)
+	}
+	encoded, err := yaml.JSONToYAML(escaped.Bytes())
+	out.Write(encoded)
 	return err
 }
 
