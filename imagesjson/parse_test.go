@@ -70,7 +70,7 @@ func TestParse_AcceptsTheReferencesOfTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("parse.go")
+	source, err := os.ReadFile("imagesjson.go")
 	if err != nil {
 		t.Fatal(err)
 	}
