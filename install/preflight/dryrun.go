@@ -45,7 +45,8 @@ type definitions struct {
 
 // definitions returns the kinds that the CRDs of the release define, and its objects.
 func (r Release) definitions() definitions {
-	out := definitions{sets.New[schema.GroupKind](), sets.New[string]()}
+	// The manifests of the installer contain the namespaces.
+	out := definitions{sets.New[schema.GroupKind](), sets.New("namespaces/"+v1alpha1.OpenShiftNamespaces.Operand, "namespaces/"+v1alpha1.KubernetesNamespaces.Operand)}
 	for _, obj := range revision.Objects(slices.Concat(r.Phases, r.Unchanged)) {
 		if object.IsCRD(obj) {
 			out.kinds.Insert(object.DefinedKind(obj))
