@@ -113,7 +113,7 @@ func (m Mutation) isObject(document []byte) bool {
 
 func (m Mutation) patch(document []byte) ([]byte, error) {
 	encoded, err := yaml.YAMLToJSON(document)
-	if err != nil || m.removes() {
+	if err != nil || m.Removes() {
 		return nil, err
 	}
 	patched, err := m.ApplyJSON(encoded)
@@ -168,7 +168,8 @@ func childLike(node, other *yamlv3.Node, index int) *yamlv3.Node {
 	return nil
 }
 
-func (m Mutation) removes() bool {
+// Removes reports whether the mutation removes its object.
+func (m Mutation) Removes() bool {
 	var steps []struct{ Op, Path string }
 	return json.Unmarshal(m.Patch, &steps) == nil && len(steps) == 1 && steps[0].Op == "remove" && steps[0].Path == ""
 }
