@@ -104,7 +104,7 @@ func TestPullSecret_Rotation(t *testing.T) {
 	secret.Namespace, secret.Name = "openshift-config", "pull-secret"
 	h.during(secret)
 	p := h.start("4.22.0")
-	h.unreadable("check the credentials of")
+	h.unreadable("check the credentials in")
 	secret.Data = pullSecretOf(h.Registry.Host()+"/test", "robot", "n3w-s3cr3t")
 	h.must(h.Update(t.Context(), secret))
 	h.settled("4.22.0-1")

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -42,13 +43,17 @@ func (h *harness) installAsPredecessor(providers ...fixture.Synthetic) {
 	h.must(err)
 	phases, err := revision.Phases("old", 1, set, nil)
 	h.must(err)
+	config := rest.CopyConfig(h.Cluster.Config) // the policy of marks lets only cluster-capi-operator and the installer write them
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:openshift-cluster-api-operator:capi-installer", Groups: []string{"system:masters", "system:authenticated"}}
+	former, err := client.New(config, client.Options{Scheme: h.Scheme()})
+	h.must(err)
 	for _, phase := range phases {
 		for _, object := range phase.Objects {
 			labels := map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: phase.Name}
 			maps.Copy(labels, object.GetLabels())
 			object.SetLabels(labels)
 			object.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "7"})
-			h.must(h.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(predecessor.FieldOwner)))
+			h.must(former.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(predecessor.FieldOwner)))
 		}
 	}
 }

@@ -43,8 +43,8 @@ func (p *progress) Fetch(ctx context.Context, next extractor.Fetcher, reference 
 	meter := &fetch.Meter{}
 	hide := p.show(reference, meter)
 	bundles, err := next.Fetch(fetch.WithMeter(ctx, meter), reference)
+	p.step(reference, meter, err) // before the last bar goes: without a bar, lines can get lost
 	hide()
-	p.step(reference, meter, err)
 	return bundles, err
 }
 
