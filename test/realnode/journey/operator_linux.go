@@ -204,7 +204,7 @@ func (j *Journey) checkOperatorPod(pod *corev1.Pod) error {
 			return fmt.Errorf("%s of the operator's process is %s, want %s", field, got, want)
 		}
 	}
-	if process.MemoryLimit != 128<<20 {
+	if process.MemoryLimit != 256<<20 {
 		return fmt.Errorf("the cgroup of the operator has a memory limit of %d bytes, want %s", process.MemoryLimit, memoryLimit)
 	}
 	j.Report("the operator runs as user %s without capabilities, at most %d MiB of %s used", process.Status["Uid"], process.MemoryPeak>>20, memoryLimit)
