@@ -70,7 +70,7 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// manifests returns those of converted, with the CA of the webhook.
+// manifests returns the manifests of converted, with the CA of the webhook.
 func (c *converter) manifests() []string {
 	all := converted()
 	all[0] = strings.Replace(all[0], "path: /convert}", "path: /convert}, caBundle: "+base64.StdEncoding.EncodeToString(c.ca), 1)

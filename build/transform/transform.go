@@ -176,7 +176,7 @@ type Options struct {
 	ImageName string
 	// Images are additional images to replace: the key by the value, a digest reference or ImageName.
 	Images map[string]string
-	// Namespace is the namespace of the provider; empty means the one of the profile.
+	// Namespace is the namespace of the provider; empty means the namespace of the profile.
 	Namespace string
 	// Profile is the kind of cluster that the bundle is for; the zero value is OpenShift.
 	Profile extractor.ClusterProfile

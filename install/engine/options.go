@@ -143,7 +143,7 @@ func (c concurrency) set(options any) {
 // drops fields of it.
 type unchangedSince func(obj client.Object, number int64) bool
 
-// Remembered returns a function that calls another one once for each number. It is safe for concurrent use.
+// Remembered returns a function that calls another function once for each number. It is safe for concurrent use.
 func Remembered(older func(number int64) map[object.Identity]*unstructured.Unstructured) func(number int64) map[object.Identity]*unstructured.Unstructured {
 	if older == nil {
 		return nil

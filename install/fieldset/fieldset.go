@@ -90,7 +90,7 @@ func (s *Schemas) of(version schema.GroupVersion) (managedfields.TypeConverter, 
 	return converter, nil
 }
 
-// Forget drops the schemas: those of custom resources change with their CRD.
+// Forget drops the schemas: schemas of custom resources change with their CRD.
 func (s *Schemas) Forget() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -152,7 +152,7 @@ type judged struct {
 	findings []Finding
 	// collides describes an object of another owner; nil for any other.
 	collides *collision.Object
-	// unjudged is set if the API server cannot judge the object before another one of the release exists.
+	// unjudged is set if the API server cannot judge the object before another object of the release exists.
 	unjudged bool
 	// notes are predicates of a CRD.
 	notes []string

@@ -264,7 +264,7 @@ func Secret(first *corev1.ConfigMap, secrets setting.Secrets) *corev1.Secret {
 	return secret
 }
 
-// SecretsOf returns the values in the Secret of a version. The caller must compare their digest with the one in the stored set.
+// SecretsOf returns the values in the Secret of a version. The caller must compare their digest with the digest in the stored set.
 func SecretsOf(version string, secrets []corev1.Secret) (setting.Secrets, error) {
 	for i := range secrets {
 		if secrets[i].Name == version {

@@ -21,7 +21,7 @@ import (
 // any time.
 type Pace struct {
 	// Silence is the maximum time without data; default 15 seconds. The last source gets it twice: after the first time, its
-	// connection is closed, and the library continues a body with another one.
+	// connection is closed, and the library continues a body with another connection.
 	Silence time.Duration
 	// Detour is the time that an image may take at a source slower than Rate while another source is left; default 40 seconds.
 	Detour time.Duration
