@@ -15,8 +15,11 @@ package servingcert
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +31,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // SecretName is the name of the Secret in the operator namespace with the CA certificates and their keys.
@@ -222,4 +226,66 @@ func (i Issuer) write(ctx context.Context, secret *corev1.Secret) error {
 		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
+}
+
+// Requested reports whether an object requests a certificate or the CA.
+func Requested(o *unstructured.Unstructured) bool {
+	return requestsCA(o) || RequestsCertificate(o)
+}
+
+func requestsCA(o *unstructured.Unstructured) bool {
+	return object.TextAt(o.Object, "metadata", "annotations", v1alpha1.InjectCABundleAnnotation) == "true"
+}
+
+// RequestsCertificate reports whether an object is a Service that requests a certificate.
+func RequestsCertificate(o *unstructured.Unstructured) bool {
+	return object.TextAt(o.Object, "metadata", "annotations", v1alpha1.ServingCertAnnotation) != "" && object.GroupKind(o) == object.Service
+}
+
+// inject writes the CA bundle into the client configurations of an object that requests it.
+func inject(o *unstructured.Unstructured, bundle []byte) {
+	if !requestsCA(o) {
+		return
+	}
+	for _, config := range object.ClientConfigs(o) {
+		if config["service"] != nil {
+			config["caBundle"] = base64.StdEncoding.EncodeToString(bundle)
+		}
+	}
+}
+
+// Names returns the DNS names that clients in the cluster use for a Service.
+func Names(namespace, service string) []string {
+	name := service + "." + namespace + ".svc"
+	return []string{name, name + ".cluster.local"}
+}
+
+// Written is a Secret that the installer has written, because it had no current certificate.
+type Written struct {
+	Service, Secret object.Identity
+	// Change describes the Secret before: it did not exist, or other field managers had written its data.
+	Change string
+}
+
+// SecretOf returns the Secret in which a Service requests its certificate.
+func SecretOf(service *unstructured.Unstructured) object.Identity {
+	return object.Identity{GroupKind: object.Secret, Namespace: service.GetNamespace(), Name: service.GetAnnotations()[v1alpha1.ServingCertAnnotation]}
+}
+
+func changeOf(secret *corev1.Secret) string {
+	if secret.ResourceVersion == "" {
+		return "deleted"
+	}
+	var managers []string
+	for _, entry := range secret.ManagedFields {
+		fields := map[string]any{}
+		if entry.Manager != v1alpha1.FieldOwner && entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && fields["f:data"] != nil {
+			managers = append(managers, strconv.Quote(entry.Manager))
+		}
+	}
+	if managers == nil {
+		return "modified"
+	}
+	slices.Sort(managers)
+	return "changed by field manager " + text.First(3, slices.Compact(managers))
 }
