@@ -199,9 +199,8 @@ bench: controlplane ## Measure the extractor beside crane and the installer besi
 	@bin/bench
 
 .PHONY: microbench
-microbench: controlplane ## Run the Go benchmarks of packages, and boxcutter beside kubectl
+microbench: ## Run the Go benchmarks of packages
 	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
-	cd third_party/boxcutter && go test -run '^$$' -bench BesideKubectl -benchtime 1x -timeout 30m ./blackbox
 
 FUZZTIME ?= 30s
 .PHONY: fuzz

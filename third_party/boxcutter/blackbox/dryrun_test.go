@@ -8,17 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/test/controlplane"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/rest"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // refused checks that a revision is rejected as a whole, before any object of its phase is written, and returns the
@@ -137,40 +133,6 @@ func TestDryRun_PhaseWithItsOwnKindAndNamespace(t *testing.T) {
 	b.requests.take()
 	b.expectActions(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
 	b.expectRequests(map[string]int{})
-}
-
-func TestValidation_MissingNamespace(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		nowhere := b.configMap("settings", "red")
-		nowhere.SetNamespace("")
-		if err := b.refused(b.revision(1, b.owner("owner"), nil, phase("main", nowhere))); !isField(err) || !strings.Contains(err.Error(), "metadata.namespace") {
-			b.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestDryRun_ForbiddenUntilGranted(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	config := rest.CopyConfig(b.config)
-	config.Impersonate.UserName = "poor"
-	writer, err := client.New(config, client.Options{Scheme: b.options.Scheme, Mapper: b.mapper})
-	b.must(err)
-	b.options.Writer = writer
-	// The dry run needs the permissions of the engine.
-	b.options.PhaseValidator = validation.NewClusterPhaseValidator(b.mapper, writer)
-	b.restart()
-
-	revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
-	if err := b.refused(revision); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "poor") {
-		t.Errorf("got %v", err)
-	}
-	b.create(b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: rich}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [create, patch]}]}`))
-	b.create(b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: rich},
-		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rich}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: poor}]}`))
-	controlplane.Shared(t).AwaitAllowed(t, authorizationv1.SubjectAccessReviewSpec{User: "poor", ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Namespace: b.namespace, Resource: "configmaps", Verb: "patch",
-	}})
-	b.install(revision)
 }
 
 func TestDryRun_FindingEndsWithItsCause(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -18,52 +17,9 @@ func siblings(owners ...client.Object) []client.Object {
 	return slices.DeleteFunc(owners, func(owner client.Object) bool { return owner == nil })
 }
 
-func TestHandover_ToHigherRevisionsOnly(t *testing.T) {
-	eachOwner(t, func(b *env) {
-		one, two := b.owner("one"), b.owner("two")
-		kept, dropped, added := b.configMap("kept", "red"), b.configMap("dropped", "red"), b.configMap("added", "red")
-		first := b.revision(1, one, siblings(two), phase("main", kept, dropped))
-		second := b.revision(2, two, siblings(one), phase("main", b.configMap("kept", "blue"), added))
-		b.install(first)
-
-		b.expectActions(b.reconcile(second), machinery.ActionUpdated, machinery.ActionCreated)
-		b.catchUp(first, second)
-		if got := b.get(kept); got.GetAnnotations()[revisionMark] != "2" || color(got) != "blue" {
-			b.Errorf("the object does not belong to the second revision: %v", got.Object)
-		}
-
-		result := b.reconcile(first)
-		b.expectActions(result, machinery.ActionProgressed, machinery.ActionIdle)
-		if result.HasProgressed() || !result.InTransition() {
-			b.Errorf("the first revision is not in transition:\n%s", result)
-		}
-		b.expectActions(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
-
-		b.removes(first)
-		if b.get(dropped) != nil || b.get(kept) == nil || b.get(added) == nil {
-			b.Error("the teardown of the first revision did not delete exactly its own objects")
-		}
-		b.catchUp(second)
-		b.expectActions(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
-		if one != nil && isOwner(one, b.get(kept)) {
-			b.Errorf("the first owner is still an owner: %v", b.get(kept).Object["metadata"])
-		}
-	})
-}
-
 func color(object *unstructured.Unstructured) string {
 	out, _, _ := unstructured.NestedString(object.Object, "data", "color")
 	return out
-}
-
-// removes tears a revision down completely.
-func (b *env) removes(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) {
-	b.Helper()
-	b.eventually("the revision is gone", func() bool {
-		b.catchUp(revision)
-		return b.teardown(revision, opts...).IsComplete()
-	})
-	b.catchUp(revision)
 }
 
 // The drift repair of the older revision must not modify an object of the newer revision, even with an outdated cache.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -413,4 +414,17 @@ func (b *env) expectActions(result machinery.RevisionResult, want ...machinery.A
 	if got := actions(result); !slices.Equal(got, want) {
 		b.Errorf("actions %v, want %v\n%s", got, want, result)
 	}
+}
+
+// unchanged checks that an object was not written.
+func (b *env) unchanged(before *unstructured.Unstructured) {
+	b.Helper()
+	if diff := cmp.Diff(before, b.get(before)); diff != "" {
+		b.Errorf("the object was changed (-before +after):\n%s", diff)
+	}
+}
+
+func isOwner(owner client.Object, object *unstructured.Unstructured) bool {
+	return native.strategy.(*ownerhandling.OwnerStrategyNative).IsOwner(owner, object) ||
+		annotation.strategy.(*ownerhandling.OwnerStrategyAnnotation).IsOwner(owner, object)
 }

@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
-	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
 // crowd records the number of concurrent requests of a verb, and the order of their starts and ends.
@@ -147,78 +145,6 @@ func status(code int, reason string) *http.Response {
 	}
 }
 
-// refuse rejects requests of a verb whose path has a name. The first one waits until others of the verb have begun, and
-// they wait until it is rejected, so that the rejection is the first response of a complete batch.
-func refuse(verb, name string, others, code int, reason string) func(request) *http.Response {
-	begun, refused := make(chan struct{}, others), make(chan struct{})
-	once := sync.OnceFunc(func() {
-		for range others {
-			select {
-			case <-begun:
-			case <-time.After(waitTimeout):
-			}
-		}
-		close(refused)
-	})
-	return func(r request) *http.Response {
-		switch {
-		case r.verb != verb:
-			return nil
-		case strings.Contains(r.body+r.path, name):
-			once()
-			return status(code, reason)
-		}
-		select {
-		case begun <- struct{}{}:
-		case <-refused:
-		}
-		select {
-		case <-refused:
-			time.Sleep(100 * time.Millisecond)
-		case <-time.After(waitTimeout):
-		}
-		return nil
-	}
-}
-
-func TestConcurrency_FirstErrorEndsPhase(t *testing.T) {
-	tests := map[string]struct {
-		options []boxcutter.RevisionReconcileOption
-		code    int
-		reason  string
-		begun   int
-	}{
-		"no object is started after the first error":               {code: 500, reason: "InternalError", begun: 3},
-		"all objects are tried with aggregated errors":             {code: 500, reason: "InternalError", begun: 9, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
-		"TooManyRequests ends the phase with aggregated errors":    {code: 429, reason: "TooManyRequests", begun: 3, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
-		"TooManyRequests ends the phase without aggregated errors": {code: 429, reason: "TooManyRequests", begun: 3},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newEnv(t, envOptions{ownership: ownerless})
-			objects := append(b.configMaps("c", 8), b.secret("s"))
-			revision := b.revision(1, nil, nil, phase("main", objects...))
-			b.requests.set(0, refuse("create", "c-00", 2, test.code, test.reason))
-			result, err := b.engine.Reconcile(b.Context(), revision, append(test.options, boxcutter.WithConcurrency(3))...)
-			if err == nil || !strings.Contains(err.Error(), "reconciling /v1, Kind=ConfigMap "+b.namespace+"/c-00") {
-				t.Errorf("got error %v", err)
-			}
-			begun := map[string]bool{}
-			for _, r := range b.requests.take() {
-				if r.verb == "create" {
-					begun[resourceOf(r)+r.body] = true
-				}
-			}
-			if len(begun) != test.begun || len(result.GetPhases()) > 0 || result.IsComplete() {
-				t.Errorf("%d objects started, want %d\n%s", len(begun), test.begun, result)
-			}
-			// The next reconcile handles the objects that were not started.
-			b.requests.set(0, nil)
-			b.install(revision, boxcutter.WithConcurrency(3))
-		})
-	}
-}
-
 func TestConcurrency_DryRunFindingsKeepOrder(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: ownerless})
 	objects := b.configMaps("c", 12)
@@ -240,19 +166,6 @@ func TestConcurrency_DryRunFindingsKeepOrder(t *testing.T) {
 	}
 	if writes := b.requests.writes(); writes["create"]+writes["apply"] > 0 {
 		t.Errorf("writes: %v", writes)
-	}
-}
-
-func TestConcurrency_FailedDryRunEndsOthers(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: ownerless})
-	revision := b.revision(1, nil, nil, phase("main", b.configMaps("c", 12)...))
-	b.requests.set(0, refuse("dry-run apply", "c-00", 3, 500, "InternalError"))
-	_, err := b.engine.Reconcile(b.Context(), revision, boxcutter.WithConcurrency(4))
-	if !apierrors.IsInternalError(err) {
-		t.Errorf("got error %v", err)
-	}
-	if writes := b.requests.writes(); writes["dry-run apply"] != 4 || writes["create"] > 0 {
-		t.Errorf("requests: %v", writes)
 	}
 }
 
@@ -283,27 +196,4 @@ func TestWithoutDryRunOfUnchanged_Requests(t *testing.T) {
 			b.Errorf("the rejection is missing in the result\n%s", result)
 		}
 	})
-}
-
-// portable is an option of code that also compiles against the original.
-type portable struct{ limit int }
-
-func (o portable) ApplyToPhaseReconcileOptions(opts *types.PhaseReconcileOptions) {
-	if extended, ok := any(opts).(interface{ SetConcurrency(limit int) }); ok {
-		extended.SetConcurrency(o.limit)
-	}
-}
-
-func (o portable) ApplyToRevisionReconcileOptions(opts *types.RevisionReconcileOptions) {
-	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, o)
-}
-
-func TestAdditionalOptions_SetByInterface(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: ownerless})
-	crowd := newCrowd()
-	b.requests.set(0, crowd.linger)
-	revision := b.revision(1, nil, nil, phase("main", b.configMaps("c", 9)...))
-	if result := b.reconcile(revision, portable{limit: 3}); !result.IsComplete() || crowd.most["create"] != 3 {
-		t.Errorf("%d concurrent requests\n%s", crowd.most["create"], result)
-	}
 }

@@ -7,15 +7,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
-	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -135,28 +129,6 @@ func (c *calls) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{}, nil
 }
 
-func (c *calls) of(name string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.count[name]
-}
-
-// settle waits until no more calls come for a while.
-func (c *calls) settle() {
-	total := func() (sum int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, n := range c.count {
-			sum += n
-		}
-		return sum
-	}
-	for before := -1; before != total(); {
-		before = total()
-		time.Sleep(200 * time.Millisecond)
-	}
-}
-
 // manager starts a manager of the namespace, with one controller, until the test ends.
 func (b *env) manager(c *calls, add func(*builder.Builder)) {
 	b.Helper()
@@ -179,68 +151,5 @@ func (b *env) manager(c *calls, add func(*builder.Builder)) {
 	b.Cleanup(func() { cancel(); running.Wait() })
 	if !mgr.GetCache().WaitForCacheSync(b.Context()) {
 		b.Fatal("the manager's cache did not start")
-	}
-}
-
-// A controller that only reconciles its revision preserves the desired state: the events of the tracking cache reach
-// the owner.
-func TestManagedCache_ControllerRevertsDrift(t *testing.T) {
-	for _, ownership := range []ownership{native, annotation} {
-		t.Run(ownership.name, func(t *testing.T) {
-			b := newEnv(t, envOptions{ownership: ownership})
-			owner := b.owner("owner")
-			one, two := b.configMap("one", "red"), b.secret("two")
-			revision := b.revision(1, owner, nil, phase("main", one), phase("next", two))
-			var events handler.EventHandler
-			switch strategy := ownership.strategy.(type) {
-			case *ownerhandling.OwnerStrategyAnnotation:
-				events = strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, true)
-			case *ownerhandling.OwnerStrategyNative:
-				events = strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, true)
-			}
-			c := &calls{count: map[string]int{}, do: func(ctx context.Context, request reconcile.Request) error {
-				if request.Name != owner.GetName() {
-					return nil
-				}
-				_, err := b.engine.Reconcile(ctx, revision, boxcutter.WithoutDryRunOfUnchanged())
-				return err
-			}}
-			b.manager(c, func(builder *builder.Builder) {
-				builder.For(&corev1.ServiceAccount{}).WatchesRawSource(b.cache.Source(events))
-			})
-			as := func(object *unstructured.Unstructured, field, want string) func() bool {
-				return func() bool {
-					got := b.get(object)
-					if got == nil {
-						return false
-					}
-					value, _, _ := unstructured.NestedString(got.Object, "data", field)
-					return value == want
-				}
-			}
-			healthy := func(when string) {
-				t.Helper()
-				b.eventually("one is in the desired state "+when, as(one, "color", "red"))
-				b.eventually("two is in the desired state "+when, as(two, "a", "Yg=="))
-			}
-			healthy("after the start")
-			b.must(client.IgnoreNotFound(b.user.Delete(t.Context(), one.DeepCopy())))
-			healthy("after a deletion")
-			edited := b.get(two)
-			b.must(unstructured.SetNestedField(edited.Object, "Yw==", "data", "a"))
-			if err := b.user.Update(t.Context(), edited, client.FieldOwner("user")); err != nil && !apierrors.IsConflict(err) {
-				t.Fatal(err)
-			}
-			healthy("after an edit")
-			c.settle()
-			b.requests.take()
-			before := c.of("owner")
-			b.edit(owner, `{"metadata":{"labels":{"wake":"up"}}}`)
-			b.eventually("the controller is called", func() bool { return c.of("owner") > before })
-			c.settle()
-			if writes := b.requests.writes(); len(writes) > 0 {
-				t.Errorf("calls after the desired state was reached: %v", writes)
-			}
-		})
 	}
 }

@@ -4,13 +4,10 @@ package blackbox_test
 
 import (
 	"context"
-	"slices"
 	"strings"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/probing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -76,42 +73,5 @@ func (b *env) widget(name string) *unstructured.Unstructured {
 }
 
 var (
-	ready     = &probing.ConditionProbe{Type: "Ready", Status: "True"}
-	isTrue    = probing.StatusTrue
-	isUnknown = probing.StatusUnknown
+	ready = &probing.ConditionProbe{Type: "Ready", Status: "True"}
 )
-
-// The result of a probe of another type is only for the caller.
-func TestProbe_OthersDoNotHoldPhase(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: ownerless})
-	revision := b.revision(1, nil, nil, phase("main", b.configMap("settings", "red")))
-	result := b.reconcile(revision, boxcutter.WithProbe("Availability", ready))
-	if !result.IsComplete() {
-		t.Errorf("the revision is not complete:\n%s", result)
-	}
-	probed := result.GetPhases()[0].GetObjects()[0].ProbeResults()
-	if got := probed.Type("Availability"); got.Status != isUnknown {
-		t.Errorf("got %v", got)
-	}
-	if got := probed.Type("Other"); got.Status != isUnknown || !slices.Equal(got.Messages, []string{`no such probe "Other"`}) {
-		t.Errorf("a missing probe has the result %v", got)
-	}
-}
-
-// Until its controller has processed a change, the conditions of an object describe its previous generation.
-func TestProbe_DeploymentByNewGeneration(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	available := &probing.ObservedGenerationProbe{Prober: probing.And{
-		&probing.ConditionProbe{Type: "Available", Status: "True"},
-		&probing.FieldsEqualProbe{FieldA: ".status.updatedReplicas", FieldB: ".spec.replicas"},
-	}}
-	probe := boxcutter.WithProbe(boxcutter.ProgressProbeType, available)
-	owner := b.owner("owner")
-	b.install(b.revision(1, owner, nil, phase("main", b.deployment(rolling, ""))), probe)
-	next := b.deployment(rolling, sidecar)
-	result := b.reconcile(b.revision(2, owner, nil, phase("main", next)), probe)
-	if got := result.GetPhases()[0].GetObjects()[0].ProbeResults().Type(boxcutter.ProgressProbeType); got.Status == isTrue {
-		t.Errorf("the result is about the previous generation: %v\n%s", got, result)
-	}
-	b.install(b.revision(2, owner, nil, phase("main", next)), probe)
-}

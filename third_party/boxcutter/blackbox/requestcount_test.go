@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
@@ -33,24 +32,6 @@ func (b *env) mixed(n int) []boxcutter.Phase {
 		}
 	}
 	return []boxcutter.Phase{phase("first", first...), phase("second", second...)}
-}
-
-func TestRequestLog_CountsByVerb(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: ownerless})
-	settings := b.configMap("settings", "red")
-	b.requests.take()
-	b.must(b.client.Create(t.Context(), settings.DeepCopy(), client.DryRunAll))
-	b.must(b.client.Create(t.Context(), settings.DeepCopy()))
-	b.must(b.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(settings.DeepCopy()), client.FieldOwner("user"), client.ForceOwnership))
-	b.must(b.client.Patch(t.Context(), settings.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{}`))))
-	b.must(b.client.Update(t.Context(), settings.DeepCopy()))
-	b.read(b.client, settings)
-	b.must(b.client.List(t.Context(), &corev1.ConfigMapList{}))
-	b.read(b.client, b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: default}}`))
-	b.must(b.client.Delete(t.Context(), settings.DeepCopy()))
-	b.expectRequests(map[string]int{
-		"dry-run create": 1, "create": 1, "apply": 1, "patch": 1, "update": 1, "get": 2, "list": 1, "delete": 1,
-	})
 }
 
 func TestReconcile_FirstInstallRequests(t *testing.T) {

@@ -114,32 +114,3 @@ func (b *env) isOrphan(settings *unstructured.Unstructured, owner client.Object)
 		b.Errorf("remaining label or annotations: %v", got.Object["metadata"])
 	}
 }
-
-func TestTeardown_WriterMakesTheWrites(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	owner := b.owner("owner")
-	revision := b.revision(1, owner, nil, phase("main", b.configMap("a", "red"), b.configMap("b", "red")))
-	b.install(revision)
-	b.requests.take()
-	orphan := boxcutter.WithPhaseTeardownOptions("main", boxcutter.WithObjectTeardownOptions(b.configMap("a", ""), types.WithOrphan()))
-	writer := types.WithTeardownWriter(b.user) // which is not counted
-	b.teardown(revision, writer, orphan)
-	b.expectRequests(map[string]int{})
-	if b.get(b.configMap("b", "")) != nil || b.get(b.configMap("a", "")).GetAnnotations()[revisionMark] != "" {
-		t.Error("no writes")
-	}
-}
-
-func TestTeardown_DeletesUncachedObjects(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
-		b.install(revision)
-		b.edit(b.configMap("settings", ""), `{"metadata":{"labels":{"`+managedByLabel+`":null}}}`)
-		if result := b.teardown(revision); result.IsComplete() {
-			b.Errorf("the teardown is complete immediately:\n%s", result)
-		}
-		if b.get(b.configMap("settings", "")) != nil {
-			b.Error("the object was not deleted")
-		}
-	})
-}

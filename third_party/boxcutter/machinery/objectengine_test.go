@@ -71,6 +71,7 @@ const (
 	drift      = `{"data":{"color":"blue"}}`
 	loss       = `{"data":{"color":null}}`
 	unreadable = `{"metadata":{"annotations":{"test.example.com/revision":"first"}}}`
+	stolen     = `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"stranger","uid":"uid-stranger","controller":true}]}}`
 	tampered   = `{"metadata":{"annotations":{"test.example.com/revision":"99"}}}`
 )
 
@@ -107,6 +108,7 @@ var situations = map[string]struct {
 	"another controller collides":                           {controlled, 1, options(one), machinery.ActionCollision, nil},
 	"another controller collides while paused":              {controlled, 1, options(one, types.WithPaused{}), machinery.ActionCollision, nil},
 	"another controller collides without an owner":          {controlled, 1, nil, machinery.ActionCollision, nil},
+	"a marked object of another controller collides":        {edited(installed(1), stolen), 1, nil, machinery.ActionCollision, nil},
 	"another controller collides unless protection is none": {controlled, 1, options(one, ifNoController), machinery.ActionCollision, nil},
 	"without protection another controller is replaced":     {controlled, 1, options(one, none), machinery.ActionUpdated, []string{"force"}},
 	"a collision takes precedence over a newer number":      {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
@@ -374,6 +376,7 @@ var teardowns = map[string]struct {
 	"our object is deleted without an owner":         {installed(1), 1, nil, false, []string{"delete"}},
 	"another number without an owner is gone":        {installed(2), 1, nil, true, nil},
 	"an unmarked object without an owner is gone":    {foreign, 1, nil, true, nil},
+	"without an owner, that of a controller is gone": {edited(installed(1), stolen), 1, nil, true, nil},
 	"a lower number of the same owner deletes":       {installed(2, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
 	"the object of a sibling is released":            {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
 	"the object of another owner is not changed":     {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},

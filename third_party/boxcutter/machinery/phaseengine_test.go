@@ -71,22 +71,6 @@ func actions(result machinery.PhaseResult) []string {
 	return out
 }
 
-func TestPhaseReconcile_KeepsOrder(t *testing.T) {
-	c := newCluster(t)
-	engine := machinery.NewPhaseEngine(c.engine(), nil)
-	phase := types.NewPhase("main", named(t, "c", "a", "b"))
-	result, err := engine.Reconcile(t.Context(), 1, phase)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"c: Created", "a: Created", "b: Created"}, actions(result)); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
-	if !result.IsComplete() || result.InTransition() || result.HasProgressed() || result.GetName() != "main" {
-		t.Errorf("got %s", result)
-	}
-}
-
 func TestPhaseReconcile_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	tests := map[string]struct {
@@ -198,54 +182,6 @@ func TestPhaseReconcile_Validation(t *testing.T) {
 			t.Errorf("shown (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestPhaseReconcile_ObjectOptionsOverridePhase(t *testing.T) {
-	c := newCluster(t, named(t, "a", "b")...)
-	phase := types.NewPhase("main", named(t, "a", "b")).WithReconcileOptions(
-		types.WithCollisionProtection(types.CollisionProtectionPrevent),
-		types.WithObjectReconcileOptions(named(t, "b")[0], types.WithCollisionProtection(types.CollisionProtectionIfNoController)),
-	)
-	result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"a: Collision", "b: Updated"}, actions(result)); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
-	if result.IsComplete() || !result.InTransition() {
-		t.Errorf("got %s", result)
-	}
-}
-
-func TestPhaseTeardown_Results(t *testing.T) {
-	c := newCluster(t)
-	engine := machinery.NewPhaseEngine(c.engine(), nil)
-	phase := types.NewPhase("main", named(t, "a", "b", "c"))
-	if _, err := engine.Reconcile(t.Context(), 1, phase); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(t.Context(), named(t, "b")[0]); err != nil {
-		t.Fatal(err)
-	}
-	result, err := engine.Teardown(t.Context(), 1, phase)
-	if err != nil || result.IsComplete() {
-		t.Fatalf("got %v, %v", result, err)
-	}
-	const want = `Phase "main"
-Gone Objects:
-- /v1, Kind=ConfigMap default/b
-Waiting Objects:
-- /v1, Kind=ConfigMap default/a
-- /v1, Kind=ConfigMap default/c
-`
-	if diff := cmp.Diff(want, result.String()); diff != "" {
-		t.Errorf("result (-want +got):\n%s", diff)
-	}
-	result, err = engine.Teardown(t.Context(), 1, phase)
-	if err != nil || !result.IsComplete() || len(result.Gone()) != 3 || len(result.Waiting()) > 0 {
-		t.Errorf("got %v, %v", result, err)
-	}
 }
 
 func TestTeardown_ReportsReleasedObjects(t *testing.T) {

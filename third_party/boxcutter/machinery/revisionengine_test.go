@@ -121,19 +121,6 @@ func TestRevisionEngine_ErrorLeavesPhaseOut(t *testing.T) {
 	}
 }
 
-func TestRevisionReconcile_RevisionOptionsOverrideCall(t *testing.T) {
-	c := newCluster(t, named(t, "a", "b")...)
-	rev := types.NewRevision("one", 1, twoPhases(t)).WithReconcileOptions(
-		types.WithPhaseReconcileOptions("first", types.WithCollisionProtection(types.CollisionProtectionIfNoController)))
-	result := reconcileRevision(t, c, rev, types.WithCollisionProtection(types.CollisionProtectionPrevent))
-	if diff := cmp.Diff([]string{"a: Updated"}, actions(result.GetPhases()[0])); diff != "" {
-		t.Errorf("first phase (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"b: Collision"}, actions(result.GetPhases()[1])); diff != "" {
-		t.Errorf("second phase (-want +got):\n%s", diff)
-	}
-}
-
 func TestRevisionTeardown_ReversesPhases(t *testing.T) {
 	c := newCluster(t)
 	rev := types.NewRevisionWithOwner("one", 1, append(twoPhases(t), types.NewPhase("third", named(t, "c"))), owner("one"), owners)
