@@ -1,51 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diff compares two sets of providers and reports the changes that a reviewer
-// of an upgrade needs to see. It performs no I/O.
-//
-// Objects are compared field by field, list items by their keys. Some kinds are
-// compared by their meaning:
-//
-//   - CRDs: whether existing objects stay valid and complete, and clients keep working;
-//     each property is checked with the validations of sigs.k8s.io/crdify;
-//   - roles: each role with the role of the same name, as sets of verb, group, resource and
-//     name, with the subjects that are bound to it; aggregated roles are not followed;
-//   - bindings: the roles that subjects gain and lose;
-//   - webhooks: the requests that they match, and their failure policy;
-//   - images of workloads.
-//
-// Changes of no interest to a reviewer are folded: the report marks them and counts
-// them in one line.
 package diff
 
 import (
 	"cmp"
+	"encoding/json"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // Compare reports the changes from a to b. Providers are in the order of b, followed
 // by those that only a has. The order of objects in the input has no effect.
 func Compare(a, b []Provider) Report {
-	pairs := pairProviders(a, b)
 	access := access{bindingsOf(a), bindingsOf(b)}
-	report := Report{Providers: []ProviderChange{}}
-	for _, p := range pairs {
-		report.Providers = append(report.Providers, p.compare(access))
+	report := Report{Verdict: countsOf(), Providers: []ProviderChange{}}
+	for _, p := range pairProviders(a, b) {
+		change := p.compare(access)
+		for level, count := range change.Counts {
+			report.Verdict[level] += count
+		}
+		report.Providers = append(report.Providers, change)
 	}
-	report.Verdict = verdict(report)
 	return report
 }
 
-// pair is a provider on both sides; a missing one is the zero Provider.
+// pair is a provider on both sides; a missing one is nil.
 type pair struct {
-	a, b       Provider
-	inA, inB   bool
-	objects    []objectPair
-	name, kind string
+	a, b    *Provider
+	objects []objectPair
 }
 
 // objectPair is an object on both sides; a missing one is nil.
@@ -60,44 +48,59 @@ type objectPair struct {
 // that moved to another provider is still the same object.
 func pairProviders(a, b []Provider) []*pair {
 	var pairs []*pair
-	for _, provider := range b {
-		pairs = append(pairs, &pair{b: provider, inB: true, name: provider.Name, kind: provider.Type})
+	for i := range b {
+		pairs = append(pairs, &pair{b: &b[i]})
 	}
-	for _, provider := range a {
-		at := slices.IndexFunc(pairs, func(p *pair) bool { return !p.inA && p.name == provider.Name && p.kind == provider.Type })
+	for i := range a {
+		at := slices.IndexFunc(pairs, func(p *pair) bool { return p.a == nil && p.b.Name == a[i].Name && p.b.Type == a[i].Type })
 		if at < 0 {
 			at = len(pairs)
-			pairs = append(pairs, &pair{name: provider.Name, kind: provider.Type})
+			pairs = append(pairs, &pair{})
 		}
-		pairs[at].a, pairs[at].inA = provider, true
+		pairs[at].a = &a[i]
+	}
+	moved := map[Ref]objectPair{} // removed from a provider
+	for _, p := range pairs {
+		before, after := byRef(p.a), byRef(p.b)
+		for _, ref := range slices.SortedFunc(maps.Keys(union(before, after)), Ref.compare) {
+			o := objectPair{ref: ref, a: before[ref], b: after[ref]}
+			if _, duplicate := moved[ref]; o.b == nil && !duplicate {
+				o.from = p.a.Name
+				moved[ref] = o
+			}
+			p.objects = append(p.objects, o)
+		}
+	}
+	joined := map[Ref]bool{}
+	for _, p := range pairs {
+		for i, o := range p.objects {
+			if before, found := moved[o.ref]; found && o.a == nil && !joined[o.ref] {
+				p.objects[i].a, p.objects[i].from, joined[o.ref] = before.a, before.from, true
+			}
+		}
 	}
 	for _, p := range pairs {
-		p.objects = pairObjects(p.a.Objects, p.b.Objects)
+		p.objects = slices.DeleteFunc(p.objects, func(o objectPair) bool {
+			return o.b == nil && joined[o.ref] && o.a == moved[o.ref].a
+		})
 	}
-	joinMoved(pairs)
 	return pairs
 }
 
-func pairObjects(a, b []*unstructured.Unstructured) []objectPair {
-	before, after := byRef(a), byRef(b)
-	var pairs []objectPair
-	for ref := range union(before, after) {
-		pairs = append(pairs, objectPair{ref: ref, a: before[ref], b: after[ref]})
-	}
-	slices.SortFunc(pairs, func(x, y objectPair) int { return x.ref.compare(y.ref) })
-	return pairs
-}
-
-func byRef(objects []*unstructured.Unstructured) map[Ref]*unstructured.Unstructured {
+func byRef(p *Provider) map[Ref]*unstructured.Unstructured {
 	refs := map[Ref]*unstructured.Unstructured{}
-	for _, o := range objects {
+	for _, o := range p.objects() {
 		refs[refOf(o)] = o
 	}
 	return refs
 }
 
-func refOf(o *unstructured.Unstructured) Ref {
-	return Ref{o.GroupVersionKind().Group, o.GetKind(), o.GetNamespace(), o.GetName()}
+// objects returns the objects of a provider; none if it is missing.
+func (p *Provider) objects() []*unstructured.Unstructured {
+	if p == nil {
+		return nil
+	}
+	return p.Objects
 }
 
 func union[K comparable, V any](a, b map[K]V) map[K]bool {
@@ -111,136 +114,106 @@ func union[K comparable, V any](a, b map[K]V) map[K]bool {
 	return all
 }
 
-// joinMoved joins the two pairs of an object that moved from one provider to another.
-func joinMoved(pairs []*pair) {
-	type place struct {
-		pair   *pair
-		object *unstructured.Unstructured
-	}
-	removed := map[Ref]place{}
-	for _, p := range pairs {
-		for _, o := range p.objects {
-			if _, duplicate := removed[o.ref]; o.b == nil && !duplicate {
-				removed[o.ref] = place{p, o.a}
-			}
-		}
-	}
-	for _, p := range pairs {
-		for i, o := range p.objects {
-			before, moved := removed[o.ref]
-			if o.a != nil || !moved {
-				continue
-			}
-			p.objects[i].a, p.objects[i].from = before.object, before.pair.name
-			before.pair.objects = slices.DeleteFunc(before.pair.objects, func(g objectPair) bool { return g.ref == o.ref && g.b == nil })
-			delete(removed, o.ref)
-		}
-	}
-}
-
-// outcome classifies the provider; differs reports whether any of its objects changed.
-func (p *pair) outcome(differs bool) Outcome {
-	switch {
-	case !p.inA:
-		return Added
-	case !p.inB:
-		return Removed
-	case differs || p.a.Version != p.b.Version:
-		return Changed
-	case p.a.Image != p.b.Image && p.a.Image != "" && p.b.Image != "": // a directory has no image
-		return Changed
-	}
-	return Same
-}
-
 func (p *pair) compare(access access) ProviderChange {
+	a, b := cmp.Or(p.a, &Provider{}), cmp.Or(p.b, &Provider{})
 	change := ProviderChange{
-		Name: p.name, Type: p.kind, Entries: []Entry{}, Folds: []Fold{},
-		Versions: [2]string{p.a.Version, p.b.Version}, Images: [2]string{p.a.Image, p.b.Image},
+		Name: cmp.Or(b.Name, a.Name), Type: cmp.Or(b.Type, a.Type),
+		Versions: [2]string{a.Version, b.Version}, Images: [2]string{a.Image, b.Image},
 	}
-	change.ImageChanges = imageChanges(p)
-	for _, o := range p.objects {
-		if entry, differs := o.compare(access); differs {
-			change.Entries = append(change.Entries, entry)
+	found := &causes{byKey: map[string]*Change{}}
+	switch {
+	case p.a == nil:
+		change.Outcome = Added
+		found.add(Change{Rule: "provider/added", Level: Plain, Message: "provider added", To: optional(b.Image)})
+	case p.b == nil:
+		change.Outcome = Removed
+		found.add(Change{Rule: "provider/removed", Level: Review, Message: "provider removed", From: optional(a.Image)})
+	default:
+		change.Outcome = Changed
+		if a.Version != b.Version {
+			found.add(Change{Rule: "provider/version", Level: Noise, Message: "version", From: optional(a.Version), To: optional(b.Version)})
+		}
+		if a.Image != b.Image && a.Image != "" && b.Image != "" { // a directory has no image
+			found.add(imageChange(a.Image, b.Image))
 		}
 	}
-	p.addRequirements(&change)
-	change.fold()
-	change.Folds = foldsOf(change.Entries)
-	for i := range change.Entries {
-		change.Entries[i].setLevel()
-	}
-	slices.SortStableFunc(change.Entries, compareEntries)
-	change.Cells = cellsOf(change)
-	for _, cell := range change.Cells {
-		change.Level = worse(change.Level, cell.Level)
-	}
-	change.Outcome = p.outcome(len(change.Entries) > 0)
-	if change.Outcome != Same {
-		change.Level = worse(change.Level, Noise)
+	p.compareObjects(access, found)
+	change.Changes = found.sorted()
+	change.Counts = countsOf(change.Changes...)
+	if len(change.Changes) == 0 {
+		change.Outcome = Same
 	}
 	return change
 }
 
-func compareEntries(a, b Entry) int {
-	return cmp.Or(cmp.Compare(slices.Index(Areas(), a.Area), slices.Index(Areas(), b.Area)), compareLevels(a.Level, b.Level), a.Object.compare(b.Object))
+// optional returns nil for an empty text.
+func optional(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
-// compare returns the differences of an object.
-func (o objectPair) compare(access access) (entry Entry, differs bool) {
-	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Outcome: Changed, From: o.from}
-	same := o.a != nil && o.b != nil && object.Equal(o.a.Object, o.b.Object)
-	if same && o.from == "" {
-		return entry, false
+// compareObjects adds the changes of objects. Some depend on the other objects of the provider: images, lost permissions for
+// its API groups, and new variables without a default.
+func (p *pair) compareObjects(access access, found *causes) {
+	images, variables, own := p.imageChanges(), requiredVariables(p.a.objects()...), ownGroups(slices.Concat(p.a.objects(), p.b.objects()))
+	for _, o := range p.objects {
+		changes := o.changes(access)
+		if p.a != nil {
+			changes = append(changes, otherRegistries(o, p.a.Objects)...)
+		}
+		for _, change := range changes {
+			change.markLost(own)
+			if image, replaced := images[[2]string{compact(change.From), compact(change.To)}]; replaced && change.Rule == "field" {
+				image.Path = change.Path
+				change = image
+			}
+			found.add(change, o.ref)
+		}
+		if p.a == nil || o.b == nil {
+			continue
+		}
+		for _, name := range requiredVariables(o.b) {
+			if !slices.Contains(variables, name) {
+				found.add(Change{
+					Rule: "variable/required", Level: Review, Message: "requires a value for variable " + name, To: name,
+					Consequence: "The variable has no default. The installer creates no revision until the cluster provides a value.",
+				}, o.ref)
+			}
+		}
 	}
-	if o.from != "" {
-		entry.Changes = append(entry.Changes, Change{Rule: "object/moved", Level: Plain, Message: "moved from another provider", From: o.from})
+}
+
+// changes returns the differences of an object; none if both sides are equal.
+func (o objectPair) changes(access access) (changes []Change) {
+	if o.from != "" && o.b != nil {
+		changes = append(changes, Change{Rule: "object/moved", Level: Plain, Message: "moved from another provider", From: o.from})
 	}
 	switch {
 	case o.a == nil:
-		entry.Outcome, entry.Changes = Added, []Change{added(o.ref)}
+		changes = append(changes, added(o.ref))
 	case o.b == nil:
-		entry.Outcome, entry.Changes = Removed, []Change{removed(o.ref)}
-	case !same:
-		entry.Changes = append(entry.Changes, o.changes()...)
-	}
-	if entry.Area == RBAC {
-		entry.Changes = append(entry.Changes, access.changes(o)...)
-	}
-	if len(entry.Changes) == 0 {
-		entry.Changes = []Change{{Rule: "object/rewritten", Level: Noise, Fold: FoldRewritten, Message: "rewritten without semantic change"}}
-	}
-	return entry, true
-}
-
-// changes compares an object with the comparison for its kind.
-func (o objectPair) changes() []Change {
-	switch areaOf(o.ref) {
-	case CRDs:
-		return crdChanges(o.a, o.b)
-	case Webhooks:
-		return webhookChanges(o.a.Object, o.b.Object)
+		changes = append(changes, removed(o.ref))
+	case object.Equal(o.a.Object, o.b.Object):
+		return changes
+	case o.ref.isCRD():
+		changes = append(changes, crdChanges(o.ref, o.a, o.b)...)
 	default:
-		return objectChanges(o.ref, o.a.Object, o.b.Object)
+		changes = append(changes, objectChanges(o.ref, o.a.Object, o.b.Object)...)
 	}
-}
-
-func areaOf(ref Ref) Area {
-	switch ref.groupKind() {
-	case object.CustomResourceDefinition:
-		return CRDs
-	case object.ValidatingWebhookConfiguration, object.MutatingWebhookConfiguration:
-		return Webhooks
+	if o.ref.Group == object.RBACGroup {
+		changes = append(changes, access.changes(o)...)
 	}
-	if ref.Group == object.RBACGroup {
-		return RBAC
+	if len(changes) == 0 {
+		changes = []Change{{Rule: "object/rewritten", Level: Noise, Message: "rewritten without semantic change"}}
 	}
-	return Objects
+	return changes
 }
 
 func added(ref Ref) Change {
-	change := Change{Rule: "object/added", Level: Plain, Message: "object added"}
-	if areaOf(ref) == Webhooks {
+	change := Change{Rule: "object/added", Level: Plain, Message: ref.Kind + " added"}
+	if ref.isWebhook() {
 		change.Level = Review
 		change.Consequence = "The API server sends requests to the provider that it did not send before."
 	}
@@ -248,107 +221,118 @@ func added(ref Ref) Change {
 }
 
 func removed(ref Ref) Change {
-	change := Change{Rule: "object/removed", Level: Review, Message: "object removed"}
-	switch areaOf(ref) {
-	case CRDs:
+	change := Change{Rule: "object/removed", Level: Review, Message: ref.Kind + " removed"}
+	switch {
+	case ref.isCRD():
 		change.Level = Breaking
 		change.Consequence = "A CRD without instances is deleted. A CRD with instances is retained, but no controller reconciles them."
-	case RBAC:
+	case ref.Group == object.RBACGroup:
 		change.Level = Plain // lost permissions are reported separately
-	case Webhooks:
+	case ref.isWebhook():
 		change.Consequence = "The provider no longer validates or defaults these requests."
-	default:
 	}
 	return change
 }
 
-// setLevel sets the entry's level to the worst level of its unfolded changes. If all
-// changes are folded, the entry is folded too.
-func (e *Entry) setLevel() {
-	for _, change := range e.Changes {
-		if change.Fold == "" {
-			e.Level = worse(e.Level, change.Level)
+// markLost requires a review of a lost permission for the provider's own API groups.
+func (c *Change) markLost(own []string) {
+	permission, isPermission := c.From.(Permission)
+	if c.Rule == "rbac/lost" && isPermission && slices.Contains(own, permission.Group) {
+		c.Level = Review
+		c.Consequence = "The provider defines this API group: its controllers, or those of Cluster API, may fail without the permission."
+	}
+}
+
+// ownGroups returns the API groups of the CRDs among objects.
+func ownGroups(objects []*unstructured.Unstructured) (groups []string) {
+	for _, o := range objects {
+		if refOf(o).isCRD() {
+			groups = append(groups, textAt(o.Object, "spec", "group"))
 		}
 	}
-	if e.Level == None {
-		e.Folded, e.Level = true, e.worst()
-	}
+	return groups
 }
 
-// worst returns the worst level of all changes, including folded ones.
-func (e *Entry) worst() (level Level) {
-	for _, change := range e.Changes {
-		level = worse(level, change.Level)
+// requiredVariables returns the names of the variables of objects without a default.
+func requiredVariables(objects ...*unstructured.Unstructured) (names []string) {
+	for _, o := range objects {
+		text, err := json.Marshal(o.Object)
+		if err != nil || !variable.Contains(text) {
+			continue
+		}
+		for _, v := range variable.Variables(text) {
+			if v.Required {
+				names = append(names, v.Name)
+			}
+		}
 	}
-	return level
+	return names
 }
 
-func cellsOf(p ProviderChange) map[Area]Cell {
-	cells := map[Area]Cell{}
-	for _, area := range Areas() {
-		cells[area] = Cell{}
-	}
-	for _, entry := range p.Entries {
-		cell := cells[entry.Area]
-		cell.count(entry.Outcome, entry.Folded, entry.worst())
-		cells[entry.Area] = cell
-	}
-	for _, image := range p.ImageChanges {
-		cell := cells[Images]
-		cell.count(image.Outcome, false, image.Level)
-		cells[Images] = cell
-	}
-	return cells
+// causes are changes by their cause, in the order of their first places.
+type causes struct {
+	byKey map[string]*Change
+	list  []*Change
 }
 
-func (c *Cell) count(outcome Outcome, folded bool, level Level) {
-	c.Level = worse(c.Level, level)
+// add adds a change of an object. Differences of the same rule and field name with the same values have one cause.
+func (c *causes) add(change Change, objects ...Ref) {
+	end := ""
+	if path := segment.FindAllString(change.Path, -1); change.Rule != "image" && change.Rule != "description" && len(path) > 0 {
+		end = path[len(path)-1]
+	}
+	key := strings.Join([]string{change.Rule, string(change.Level), end, change.Message, change.Consequence, compact(change.From), compact(change.To)}, "\x00")
+	first := c.byKey[key]
+	if first == nil {
+		first = &change
+		first.Places, c.byKey[key], c.list = []Place{}, first, append(c.list, first)
+	}
+	for _, ref := range objects {
+		first.Places = append(first.Places, Place{ref, change.Version, change.Path})
+	}
+	if first.Version != change.Version {
+		first.Version = ""
+	}
+	first.Path = commonEnd(first.Path, change.Path)
+}
+
+// commonEnd returns the common path of two paths: their last segments after "*" if they differ, and nothing if these differ too.
+func commonEnd(a, b string) string {
+	if a == b {
+		return a
+	}
+	first, second, end := segment.FindAllString(a, -1), segment.FindAllString(b, -1), ""
+	for n := 1; n <= min(len(first), len(second)) && first[len(first)-n] == second[len(second)-n]; n++ {
+		name := first[len(first)-n]
+		if !strings.HasPrefix(name, "[") {
+			name = "." + name
+		}
+		end = name + end
+	}
+	if end == "" {
+		return ""
+	}
+	return "*" + end
+}
+
+// sorted returns the changes: removed versions and gained permissions first, and then by level.
+func (c *causes) sorted() []Change {
+	changes := []Change{}
+	for _, change := range c.list {
+		changes = append(changes, *change)
+	}
+	slices.SortStableFunc(changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), -cmp.Compare(len(a.Places), len(b.Places)))
+	})
+	return changes
+}
+
+func (c Change) rank() int {
 	switch {
-	case folded:
-		c.Folded++
-	case outcome == Added:
-		c.Added++
-	case outcome == Removed:
-		c.Removed++
-	default:
-		c.Changed++
+	case c.Level == Breaking && slices.Contains([]string{"object/removed", "crd/version-removed", "crd/stored-version-removed", "crd/version-unserved"}, c.Rule):
+		return -2
+	case c.Level == Widening:
+		return -1
 	}
-}
-
-func verdict(report Report) (v Verdict) {
-	for _, provider := range report.Providers {
-		v.Level = worse(v.Level, provider.Level)
-		for _, entry := range provider.Entries {
-			for _, change := range entry.Changes {
-				v.count(change)
-			}
-		}
-		for _, fold := range provider.Folds {
-			if fold.Reason == FoldRepeated {
-				fold.Change.Fold = ""
-				v.count(fold.Change)
-			}
-		}
-		for _, image := range provider.ImageChanges {
-			if image.Level != Noise { // counted with the fields
-				v.count(Change{Level: image.Level})
-			}
-		}
-	}
-	return v
-}
-
-func (v *Verdict) count(change Change) {
-	switch {
-	case change.Fold != "", change.Level == Noise:
-		v.Folded++
-	case change.Level == Breaking:
-		v.Breaking++
-	case change.Level == Widening:
-		v.Widening++
-	case change.Level == Review:
-		v.Review++
-	case change.Level == Plain:
-		v.Plain++
-	}
+	return slices.Index(Levels(), c.Level)
 }

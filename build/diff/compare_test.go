@@ -78,15 +78,15 @@ func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
 func checkMirrored(t *testing.T, a, b []diff.Provider) {
 	t.Helper()
 	forward, backward := diff.Compare(a, b), diff.Compare(b, a)
-	if (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {
-		t.Errorf("forward: %+v\nbackward: %+v", forward.Verdict, backward.Verdict)
+	if (forward.Verdict.Worst() == diff.None) != (backward.Verdict.Worst() == diff.None) {
+		t.Errorf("forward: %v\nbackward: %v", forward.Verdict, backward.Verdict)
 	}
-	access := func(r diff.Report, words *strings.Replacer, from func(diff.Change) any) (all []string) {
+	listed := func(r diff.Report, words *strings.Replacer) (all []string) {
 		for _, p := range r.Providers {
-			for _, e := range p.Entries {
-				for _, c := range e.Changes {
-					if strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "rbac/malformed-subject" {
-						all = append(all, e.Object.String()+" "+words.Replace(c.Rule+" "+c.Message)+" "+compact(from(c)))
+			for _, c := range p.Changes {
+				if strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "rbac/malformed-subject" || strings.HasPrefix(c.Rule, "object/") && c.Rule != "object/immutable" {
+					for _, place := range c.Places {
+						all = append(all, place.Object.String()+" "+words.Replace(c.Rule+" "+c.Message))
 					}
 				}
 			}
@@ -94,22 +94,8 @@ func checkMirrored(t *testing.T, a, b []diff.Provider) {
 		slices.Sort(all)
 		return all
 	}
-	lost := access(forward, strings.NewReplacer("rbac/gained", "rbac/lost", "rbac/lost", "rbac/gained", "rbac/bound", "rbac/unbound", "rbac/unbound", "rbac/bound", "no longer ", ""), func(c diff.Change) any { return cmp.Or(c.From, c.To) })
-	if diff := gocmp.Diff(lost, access(backward, strings.NewReplacer("no longer ", ""), func(c diff.Change) any { return cmp.Or(c.From, c.To) })); diff != "" {
-		t.Errorf("(-forward +backward):\n%s", diff)
-	}
-	outcomes := func(r diff.Report, mirror map[diff.Outcome]diff.Outcome) (all []string) {
-		for _, p := range r.Providers {
-			for _, e := range p.Entries {
-				all = append(all, e.Object.String()+" "+string(mirror[e.Outcome]))
-			}
-		}
-		slices.Sort(all)
-		return all
-	}
-	straight := map[diff.Outcome]diff.Outcome{diff.Added: diff.Added, diff.Removed: diff.Removed, diff.Changed: diff.Changed}
-	mirrored := map[diff.Outcome]diff.Outcome{diff.Added: diff.Removed, diff.Removed: diff.Added, diff.Changed: diff.Changed}
-	if diff := gocmp.Diff(outcomes(forward, straight), outcomes(backward, mirrored)); diff != "" {
+	mirror := strings.NewReplacer("rbac/gained", "rbac/lost", "rbac/lost", "rbac/gained", "rbac/bound", "rbac/unbound", "rbac/unbound", "rbac/bound", "no longer ", "", "added", "removed", "removed", "added")
+	if diff := gocmp.Diff(listed(forward, mirror), listed(backward, strings.NewReplacer("no longer ", ""))); diff != "" {
 		t.Errorf("(-forward +backward):\n%s", diff)
 	}
 }
@@ -118,28 +104,18 @@ func checkMirrored(t *testing.T, a, b []diff.Provider) {
 func listing(r diff.Report) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	line("%s: %d breaking, %d wider, %d to review, %d other, %d folded", cmp.Or(r.Verdict.Level, "same"), r.Verdict.Breaking, r.Verdict.Widening, r.Verdict.Review, r.Verdict.Plain, r.Verdict.Folded)
+	counts := func(c diff.Counts) string { return strings.TrimPrefix(fmt.Sprint(c), "map") }
+	line("%s: %s", cmp.Or(r.Verdict.Worst(), "same"), counts(r.Verdict))
 	for _, p := range r.Providers {
-		line("%s %s -> %s is %s: %s", p.Name, cmp.Or(p.Versions[0], "none"), cmp.Or(p.Versions[1], "none"), p.Outcome, cmp.Or(p.Level, "same"))
-		for _, area := range diff.Areas() {
-			if c := p.Cells[area]; c != (diff.Cell{}) {
-				line("  [%s] +%d -%d ~%d (%d) %s", area, c.Added, c.Removed, c.Changed, c.Folded, c.Level)
+		line("%s %s -> %s is %s: %s", p.Name, cmp.Or(p.Versions[0], "none"), cmp.Or(p.Versions[1], "none"), p.Outcome, counts(p.Counts))
+		for _, c := range p.Changes {
+			line("  %s %s %s", c.Level, c.Rule, changeText(c))
+			if strings.HasPrefix(c.Rule, "rbac/") && c.Consequence != "" {
+				line("    %s", c.Consequence)
 			}
-		}
-		for _, i := range p.ImageChanges {
-			line("  %s image %s -> %s: %s: %s", i.Level, cmp.Or(i.From, "none"), cmp.Or(i.To, "none"), i.Message, strings.Join(i.Containers, ", "))
-		}
-		for _, e := range p.Entries {
-			line("  %s %s %s%s", e.Level, e.Object, e.Outcome, note(strings.TrimSpace(map[bool]string{true: "folded"}[e.Folded]+" "+e.From)))
-			for _, c := range e.Changes {
-				line("    %s %s %s", c.Level, c.Rule, changeText(c)+note(string(c.Fold)))
-				if strings.HasPrefix(c.Rule, "rbac/") && c.Consequence != "" {
-					line("      %s", c.Consequence)
-				}
+			for _, place := range c.Places {
+				line("    @%s", strings.TrimRight(fmt.Sprintf("%s %s %s", place.Object, place.Version, place.Path), " "))
 			}
-		}
-		for _, f := range p.Folds {
-			line("  %s: %d in %d: %s", f.Reason, f.Count, len(f.Objects), changeText(f.Change))
 		}
 	}
 	return out.String()
@@ -159,11 +135,4 @@ func compact(value any) string {
 		return err.Error()
 	}
 	return string(encoded)
-}
-
-func note(text string) string {
-	if text == "" {
-		return ""
-	}
-	return " (" + text + ")"
 }

@@ -15,28 +15,30 @@ import (
 
 // crdChanges reports the consequences of a changed CRD for existing objects and for
 // clients. Other changes are reported field by field.
-func crdChanges(a, b *unstructured.Unstructured) []Change {
+func crdChanges(ref Ref, a, b *unstructured.Unstructured) []Change {
 	old, errOld := crdchange.Decode(a)
 	now, errNow := crdchange.Decode(b)
 	if errOld != nil || errNow != nil {
-		return undecodedChanges(a, b)
+		return undecodedChanges(ref, a, b)
 	}
-	changes := objectChanges(refOf(a), withoutSchemas(a.Object), withoutSchemas(b.Object))
+	changes := objectChanges(ref, withoutSchemas(a.Object), withoutSchemas(b.Object))
 	changes = slices.DeleteFunc(changes, comparedSeparately)
 	for _, change := range crdchange.Compare(old, now) {
-		changes = append(changes, consequence(change))
+		changes = append(changes, changeOf(change))
 	}
 	return append(changes, conversionChanges(a, b)...)
 }
 
-// consequence returns a change of a CRD as a change of the report.
-func consequence(c crdchange.Change) Change {
-	change := Change{Rule: c.Rule, Level: c.Level, Version: c.Version, Path: c.Path, Message: c.Message, Consequence: c.Consequence, From: c.From, To: c.To}
-	if change.Level == Noise {
-		change.Fold = FoldDescription
+// changeOf returns a change of a CRD as a change of the report.
+func changeOf(c crdchange.Change) Change {
+	if c.Level == Noise {
+		return description
 	}
-	return change
+	return Change{Rule: c.Rule, Level: c.Level, Version: c.Version, Path: c.Path, Message: c.Message, Consequence: c.Consequence, From: c.From, To: c.To}
 }
+
+// description is the change of descriptions, wherever they are.
+var description = Change{Rule: "description", Level: Noise, Message: "descriptions and examples of fields"}
 
 // conversionChanges compares the conversion webhooks without their CA bundles.
 func conversionChanges(a, b *unstructured.Unstructured) []Change {
@@ -69,8 +71,8 @@ func comparedSeparately(c Change) bool {
 }
 
 // undecodedChanges compares CRDs that cannot be decoded, field by field.
-func undecodedChanges(a, b *unstructured.Unstructured) []Change {
-	changes := objectChanges(refOf(a), a.Object, b.Object)
+func undecodedChanges(ref Ref, a, b *unstructured.Unstructured) []Change {
+	changes := objectChanges(ref, a.Object, b.Object)
 	for i := range changes {
 		if strings.HasPrefix(changes[i].Path, "spec") || changes[i].Path == "apiVersion" {
 			changes[i].Level = Review

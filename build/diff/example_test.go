@@ -34,9 +34,9 @@ webhooks: [{name: validation.awscluster.infrastructure.cluster.x-k8s.io, failure
 		return []diff.Provider{{Name: "cluster-api-provider-aws", Type: "infrastructure", Version: version, Objects: objects}}
 	}
 	report := diff.Compare(release("v2.9.0", "[get]", "Ignore"), release("v2.10.0", "[get, list]", "Fail"))
-	for _, entry := range report.Providers[0].Entries {
-		for _, change := range entry.Changes {
-			fmt.Printf("%s: %s: %s\n", change.Level, entry.Object, change.Consequence)
+	for _, change := range report.Providers[0].Changes {
+		for _, place := range change.Places {
+			fmt.Printf("%s: %s: %s\n", change.Level, place.Object, change.Consequence)
 		}
 	}
 	// Output:

@@ -202,6 +202,9 @@ func without(a, b []any) (rest []any) {
 	return rest
 }
 
+// segment matches a part of a path: a name, or the key of a list item or a quoted name in brackets.
+var segment = regexp.MustCompile(`\[[^\]]*\]|[^.\[]+`)
+
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_$-]+$`)
 
 // below returns the path of a field: a.b, or a["b.c"] if the name is not a plain identifier.

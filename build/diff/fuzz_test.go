@@ -29,11 +29,11 @@ func FuzzCompare(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		a, b := fuzzed(before), fuzzed(after)
-		if report := diff.Compare(a, a); report.Verdict != (diff.Verdict{}) {
+		if report := diff.Compare(a, a); report.Verdict.Worst() != diff.None {
 			t.Errorf("an object differs from itself: %+v", report.Verdict)
 		}
 		forward, backward := diff.Compare(a, b), diff.Compare(b, a)
-		if (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {
+		if (forward.Verdict.Worst() == diff.None) != (backward.Verdict.Worst() == diff.None) {
 			t.Errorf("forward: %+v\nbackward: %+v", forward.Verdict, backward.Verdict)
 		}
 		if d := cmp.Diff(forward, diff.Compare(a, b)); d != "" {

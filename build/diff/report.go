@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package diff compares two sets of providers and reports the changes that a reviewer
+// of an upgrade needs to see. It performs no I/O.
+//
+// Objects are compared field by field, list items by their keys. Some kinds are
+// compared by their meaning:
+//
+//   - CRDs: whether existing objects stay valid and complete, and clients keep working;
+//     each property is checked with the validations of sigs.k8s.io/crdify;
+//   - roles: each role with the role of the same name, as sets of verb, group, resource and
+//     name, with the subjects that are bound to it; aggregated roles are not followed;
+//   - bindings: the roles that subjects gain and lose;
+//   - webhooks: the requests that they match, and their failure policy;
+//   - images of workloads.
+//
+// Differences with one cause are one change with many places.
 package diff
 
 import (
@@ -49,31 +64,32 @@ const (
 // Levels returns all levels of changes, worst first.
 func Levels() []Level { return []Level{Breaking, Widening, Review, Plain, Noise} }
 
-// compareLevels sorts the worse level first.
-func compareLevels(a, b Level) int {
-	levels := append(Levels(), None)
-	return cmp.Compare(slices.Index(levels, a), slices.Index(levels, b))
+// Counts are the numbers of changes by level.
+type Counts map[Level]int
+
+// countsOf counts changes; every level has an entry.
+func countsOf(changes ...Change) Counts {
+	counts := Counts{}
+	for _, level := range Levels() {
+		counts[level] = 0
+	}
+	for _, change := range changes {
+		counts[change.Level]++
+	}
+	return counts
 }
 
-// worse returns the worse of two levels.
-func worse(a, b Level) Level { return slices.MinFunc([]Level{a, b}, compareLevels) }
+// Worst returns the worst level with changes.
+func (c Counts) Worst() Level {
+	for _, level := range Levels() {
+		if c[level] > 0 {
+			return level
+		}
+	}
+	return None
+}
 
-// Area is a column of the matrix: the kind of the changed objects.
-type Area string
-
-// The areas.
-const (
-	CRDs     Area = "crd"
-	RBAC     Area = "rbac"
-	Webhooks Area = "webhook"
-	Images   Area = "image"
-	Objects  Area = "object"
-)
-
-// Areas returns all areas in display order.
-func Areas() []Area { return []Area{CRDs, RBAC, Webhooks, Images, Objects} }
-
-// Outcome classifies an object, an image or a provider.
+// Outcome classifies a provider.
 type Outcome string
 
 // The outcomes.
@@ -86,24 +102,10 @@ const (
 
 // Report is the result of a comparison.
 type Report struct {
-	Verdict Verdict `json:"verdict"`
+	// Verdict counts the changes of all providers.
+	Verdict Counts `json:"verdict"`
 	// Providers are the providers of both sides in install order, including unchanged ones.
 	Providers []ProviderChange `json:"providers"`
-}
-
-// Verdict summarizes the report.
-type Verdict struct {
-	// Level is the worst level; empty if both sides are equal.
-	Level Level `json:"level"`
-	// Breaking and Review count the changes of that level; repeated changes count once.
-	Breaking int `json:"breaking"`
-	// Widening counts the permissions that roles gained, and the roles that subjects gained.
-	Widening int `json:"widening"`
-	Review   int `json:"review"`
-	// Plain counts all other changes that are not folded.
-	Plain int `json:"change"`
-	// Folded counts noise and repeated changes.
-	Folded int `json:"folded"`
 }
 
 // ProviderChange holds the changes of one provider.
@@ -111,27 +113,41 @@ type ProviderChange struct {
 	Name     string    `json:"name"`
 	Type     string    `json:"type"`
 	Outcome  Outcome   `json:"is"`
-	Level    Level     `json:"level"`
 	Versions [2]string `json:"versions"`
 	Images   [2]string `json:"images"`
-	// Cells is the provider's row of the matrix.
-	Cells map[Area]Cell `json:"cells"`
-	// Entries are the changed objects, sorted by area, level (worst first), kind, namespace and name.
-	Entries []Entry `json:"entries"`
-	// ImageChanges are the changed images of workloads.
-	ImageChanges []ImageChange `json:"imageChanges"`
-	// Folds summarize the folded changes.
-	Folds []Fold `json:"folds"`
+	Counts   Counts    `json:"counts"`
+	// Changes are sorted: removed versions and CRDs, gained permissions, and then by level, worst first.
+	Changes []Change `json:"changes"`
 }
 
-// Cell counts the changes of a provider in an area.
-type Cell struct {
-	Added   int `json:"added"`
-	Removed int `json:"removed"`
-	Changed int `json:"changed"`
-	// Folded counts objects whose changes are all folded.
-	Folded int   `json:"folded"`
-	Level  Level `json:"level"`
+// Change is a difference with one cause, at one or more places.
+type Change struct {
+	// Rule is the kind of difference, such as "field" or "crd/enum".
+	Rule  string `json:"rule"`
+	Level Level  `json:"level"`
+	// Version is the CRD version whose schema differs; empty if the places have several.
+	Version string `json:"version,omitempty"`
+	// Path is the path of the field, such as spec.template.spec.containers[manager].args[--v].
+	// In the schema of a CRD, it is relative to the root of the schema. If the places have several paths, it is their
+	// common end after "*".
+	Path string `json:"path,omitempty"`
+	// Message describes the change.
+	Message string `json:"says"`
+	// Consequence describes the consequence for existing objects and clients.
+	Consequence string `json:"means,omitempty"`
+	// From and To are JSON values; nil if there is none.
+	From any `json:"from,omitempty"`
+	To   any `json:"to,omitempty"`
+	// Places are sorted by object; empty for the version and the image of a provider.
+	Places []Place `json:"places"`
+}
+
+// Place is an object with a change.
+type Place struct {
+	Object Ref `json:"object"`
+	// Version and Path are as in Change.
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path,omitempty"`
 }
 
 // Ref identifies an object.
@@ -142,8 +158,18 @@ type Ref struct {
 	Name      string `json:"name"`
 }
 
+func refOf(o *unstructured.Unstructured) Ref {
+	return Ref{o.GroupVersionKind().Group, o.GetKind(), o.GetNamespace(), o.GetName()}
+}
+
 func (r Ref) groupKind() apischema.GroupKind {
 	return apischema.GroupKind{Group: r.Group, Kind: r.Kind}
+}
+
+func (r Ref) isCRD() bool { return r.groupKind() == object.CustomResourceDefinition }
+
+func (r Ref) isWebhook() bool {
+	return slices.Contains([]apischema.GroupKind{object.ValidatingWebhookConfiguration, object.MutatingWebhookConfiguration}, r.groupKind())
 }
 
 // String returns text such as "Deployment openshift-cluster-api/capa-controller-manager".
@@ -153,76 +179,6 @@ func (r Ref) String() string {
 
 func (r Ref) compare(other Ref) int {
 	return cmp.Or(cmp.Compare(r.Kind, other.Kind), cmp.Compare(r.Group, other.Group), cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name))
-}
-
-// Entry is a changed object.
-type Entry struct {
-	Area    Area    `json:"area"`
-	Object  Ref     `json:"object"`
-	Outcome Outcome `json:"is"`
-	// From is the name of the previous provider if the object moved.
-	From  string `json:"from,omitempty"`
-	Level Level  `json:"level"`
-	// Folded is true if all changes are folded.
-	Folded  bool     `json:"folded,omitempty"`
-	Changes []Change `json:"changes"`
-}
-
-// Change is one difference of an object.
-type Change struct {
-	// Rule is the kind of difference, such as "field" or "crd/enum".
-	Rule  string `json:"rule"`
-	Level Level  `json:"level"`
-	// Version is the CRD version whose schema differs.
-	Version string `json:"version,omitempty"`
-	// Path is the path of the field, such as spec.template.spec.containers[manager].args[--v].
-	// In the schema of a CRD, it is relative to the root of the schema.
-	Path string `json:"path,omitempty"`
-	// Message describes the change.
-	Message string `json:"says"`
-	// Consequence describes the consequence for existing objects and clients.
-	Consequence string `json:"means,omitempty"`
-	// From and To are JSON values; nil if there is none.
-	From any `json:"from,omitempty"`
-	To   any `json:"to,omitempty"`
-	// Fold is the reason for folding the change; empty if it is not folded.
-	Fold FoldReason `json:"fold,omitempty"`
-}
-
-// FoldReason is a reason for folding changes.
-type FoldReason string
-
-// The reasons for folding.
-const (
-	FoldImage       FoldReason = "image"
-	FoldLabel       FoldReason = "label"
-	FoldDescription FoldReason = "description"
-	FoldRepeated    FoldReason = "repeated"
-	FoldRewritten   FoldReason = "rewritten"
-)
-
-// Fold summarizes folded changes.
-type Fold struct {
-	Reason FoldReason `json:"reason"`
-	// Change holds the common fields of the changes; differing list items are * in the path.
-	Change Change `json:"change"`
-	// Count is the number of changes.
-	Count int `json:"count"`
-	// Objects are the objects with such a change.
-	Objects []Ref `json:"objects"`
-}
-
-// ImageChange is a change of the image of containers.
-type ImageChange struct {
-	Outcome Outcome `json:"is"`
-	Level   Level   `json:"level"`
-	// From and To are references; one is empty if a container was added or removed.
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
-	// Message describes the change.
-	Message string `json:"says"`
-	// Containers are the affected containers, such as "Deployment ns/name manager".
-	Containers []string `json:"containers"`
 }
 
 // Permission is a set of requests: each verb on each resource.

@@ -3,21 +3,18 @@
 package diff
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// webhookChanges compares the webhooks of a configuration: the rules by the
-// requests that they match, other fields one by one.
-func webhookChanges(a, b map[string]any) []Change {
+// requestChanges compares the requests that the webhooks of a configuration match.
+func requestChanges(a, b map[string]any) (changes []Change) {
 	before, after := webhooksOf(a), webhooksOf(b)
-	changes := fields("", withoutRules(a), withoutRules(b))
-	for i := range changes {
-		markWebhook(&changes[i], after)
-		markMetadata(&changes[i])
-	}
 	for _, name := range unionOfKeys(before, after) {
 		if before[name] != nil && after[name] != nil {
 			changes = append(changes, ruleChanges("webhooks["+name+"].rules", before[name], after[name])...)
@@ -26,9 +23,9 @@ func webhookChanges(a, b map[string]any) []Change {
 	return changes
 }
 
-func withoutRules(object map[string]any) map[string]any {
+// withoutRequests returns a configuration without the rules of its webhooks.
+func withoutRequests(object map[string]any) map[string]any {
 	rest := maps.Clone(object)
-	delete(rest, "status")
 	webhooks, isList := object["webhooks"].([]any)
 	if !isList {
 		return rest
@@ -60,8 +57,8 @@ var (
 	webhookScope = regexp.MustCompile(`^webhooks\[[^\]]*\]\.(clientConfig\.url|clientConfig\.service\.(?:name|namespace|port)|namespaceSelector|objectSelector|matchConditions|matchPolicy|sideEffects|reinvocationPolicy)\b`)
 )
 
-// markWebhook sets the level and the consequence of a changed webhook.
-func markWebhook(change *Change, after map[string]map[string]any) {
+// markWebhook sets the level and the consequence of a changed field of a webhook.
+func (change *Change) markWebhook(after map[string]map[string]any) {
 	whole := wholeWebhook.FindStringSubmatch(change.Path)
 	switch {
 	case whole != nil && change.To != nil:
@@ -128,4 +125,68 @@ func scopeOf(rule map[string]any) string {
 		return " (" + scope + ")"
 	}
 	return ""
+}
+
+// request is a kind of request that a webhook matches; "*" matches any value.
+type request struct{ operation, group, resource, version, scope string }
+
+// String returns text such as "CREATE awsclusters.infrastructure.cluster.x-k8s.io".
+func (r request) String() string {
+	target := apischema.GroupResource{Group: r.group, Resource: r.resource}
+	return strings.TrimSpace(r.operation+" "+target.String()+" "+r.version) + r.scope
+}
+
+// includes reports whether a webhook that matches r also matches other.
+func (r request) includes(other request) bool {
+	return wildcard(r.operation, other.operation) && wildcard(r.group, other.group) && wildcard(r.version, other.version) &&
+		includesResource(r.resource, other.resource) && (r.scope == "" || r.scope == other.scope)
+}
+
+func wildcard(pattern, value string) bool { return pattern == "*" || pattern == value }
+
+// includesResource matches resources as webhook rules do: "*" matches all resources
+// but no subresources, "*/*" all of both, "pods/*" all subresources of pods.
+func includesResource(pattern, resource string) bool {
+	if pattern == "*/*" || pattern == resource {
+		return true
+	}
+	name, subresource, hasSubresource := strings.Cut(resource, "/")
+	patternName, patternSubresource, patternHasSubresource := strings.Cut(pattern, "/")
+	return hasSubresource == patternHasSubresource && wildcard(patternName, name) && wildcard(patternSubresource, subresource)
+}
+
+// requestsOf returns the sorted requests that a webhook matches.
+func requestsOf(webhook map[string]any, withVersion bool) (requests []request) {
+	for _, rule := range mapsAt(webhook, "rules") {
+		versions := []string{""}
+		if withVersion {
+			versions = textsAt(rule, "apiVersions")
+		}
+		for _, operation := range textsAt(rule, "operations") {
+			for _, resource := range textsAt(rule, "resources") {
+				for _, group := range textsAt(rule, "apiGroups") {
+					for _, version := range versions {
+						requests = append(requests, request{operation, group, resource, version, scopeOf(rule)})
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(requests, func(a, b request) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.Compact(requests)
+}
+
+// notIncluded returns the requests of all that no request of some includes.
+func notIncluded(some, all []request) []request {
+	return slices.DeleteFunc(slices.Clone(all), func(one request) bool {
+		return slices.ContainsFunc(some, func(other request) bool { return other.includes(one) })
+	})
+}
+
+func describeRequests(requests []request) string {
+	texts := make([]string, len(requests))
+	for i, r := range requests {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ", ")
 }

@@ -36,9 +36,9 @@ In addition, diff reports
   images     images from another registry or repository
 
 Each change has a level: breaking, widening (a role gains permissions, or a subject a role), review, change,
-or noise. Changes without consequences are folded into lines with a count: another
-version of the same image, labels, descriptions of fields, and the same change in three or
-more objects of a provider. --full shows them.
+or noise: another version of the same image, labels, descriptions of fields. Differences with one cause, such as a
+removed field of a type that several CRDs have, are one change with its first places; --full shows all places.
+Removed versions and gained permissions come first.
 
 The exit code is 1 if anything differs. With --fail-on it is 1 only for changes of the
 given levels.`
@@ -58,7 +58,7 @@ const diffExample = `  # Compare two releases
 
   # List the permissions that roles gained
   capi-manifests diff old/images.json new/images.json -o json |
-    jq '.providers[].entries[] | {role: .object.name, gained: .changes[] | select(.rule == "rbac/gained").to}'`
+    jq '.providers[].changes[] | select(.rule == "rbac/gained") | {roles: [.places[].object.name], gained: .to}'`
 
 // failOn holds the levels of changes for exit code 1: a pflag.Value. An empty list
 // means any change.
@@ -91,13 +91,12 @@ func (f *failOn) Set(text string) error {
 // Type implements pflag.Value.
 func (f *failOn) Type() string { return "levels" }
 
-// fails reports whether a verdict leads to exit code 1.
-func (f *failOn) fails(v diff.Verdict) bool {
-	counts := map[diff.Level]int{diff.Breaking: v.Breaking, diff.Widening: v.Widening}
+// fails reports whether changes lead to exit code 1.
+func (f *failOn) fails(v diff.Counts) bool {
 	if len(*f) == 0 {
-		return v.Level != diff.None
+		return v.Worst() != diff.None
 	}
-	return slices.ContainsFunc(*f, func(level diff.Level) bool { return counts[level] > 0 })
+	return slices.ContainsFunc(*f, func(level diff.Level) bool { return v[level] > 0 })
 }
 
 // diffOptions are the flags of diff.
@@ -124,7 +123,7 @@ func newDiff() *cobra.Command {
 	flags := cmd.Flags()
 	cli.RegisterFormat(cmd, &options.format, diffreport.Formats, "report")
 	flags.Var(&options.failOn, "fail-on", "`levels` for exit code 1: any, or breaking, widening, or both separated by a comma")
-	flags.BoolVar(&options.full, "full", false, "show folded changes too")
+	flags.BoolVar(&options.full, "full", false, "show all places of a change")
 	cli.RegisterColor(cmd, &options.color, "text")
 	cli.CompleteFixed(cmd, "fail-on", append(failOnChoices, "breaking,widening")...)
 	return cmd
@@ -169,7 +168,7 @@ func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle
 	}
 	report := diffreport.New(src, dir, before.Providers, after.Providers)
 	err = writeDifferences(cmd, report, diffreport.Text, true, "")
-	if err == nil && report.Verdict.Level != diff.None {
+	if err == nil && report.Verdict.Worst() != diff.None {
 		err = &diffreport.DifferencesError{Verdict: report.Verdict}
 	}
 	return err

@@ -80,7 +80,7 @@ func TestJSON_ValidatesAgainstTheSchema(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := schematest.Validate(schema.Diff, []byte(`{"$schema": "x:y", "a": "a", "b": "b", "verdict": {"level": "bad"}, "providers": []}`)); err == nil {
+	if err := schematest.Validate(schema.Diff, []byte(`{"$schema": "x:y", "a": "a", "b": "b", "verdict": {"bad": 1}, "providers": []}`)); err == nil {
 		t.Error("the schema accepts an invalid report")
 	}
 }

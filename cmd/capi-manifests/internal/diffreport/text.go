@@ -4,168 +4,184 @@ package diffreport
 
 import (
 	"bytes"
-	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// levelColors are the colors of levels on a terminal.
-var levelColors = map[diff.Level]string{diff.Breaking: "1;31", diff.Widening: "1;35", diff.Review: "33", diff.Plain: "", diff.Noise: term.Faint, diff.None: term.Faint}
+// levels describes the levels: the word of a verdict, of a change, and of one and several changes, a color and an icon.
+var levels = map[diff.Level]struct{ Verdict, Word, One, More, Color, Icon string }{
+	diff.Breaking: {"Breaking", "breaking", "breaking change", "breaking changes", "1;31", "✖"},
+	diff.Widening: {"Wider permissions", "widening", "wider permission", "wider permissions", "1;35", "▲"},
+	diff.Review:   {"Review required", "review", "change to review", "changes to review", "33", "●"},
+	diff.Plain:    {"Changed", "change", "other change", "other changes", "", "■"},
+	diff.Noise:    {"Only noise", "noise", "change without consequences", "changes without consequences", term.Faint, "·"},
+	diff.None:     {"Same", "same", "", "", "", "✔"},
+}
 
-// levelMarks mark the level of a cell without color.
-var levelMarks = map[diff.Level]string{diff.Breaking: " !", diff.Widening: " ^", diff.Review: " ?"}
+// Counts formats the counts of a report: "2 breaking changes, 1 wider permission".
+func Counts(counts diff.Counts) string {
+	var parts []string
+	for _, level := range diff.Levels() {
+		if counts[level] > 0 {
+			parts = append(parts, term.Plural(counts[level], levels[level].One, levels[level].More))
+		}
+	}
+	if len(parts) == 0 {
+		return "no differences"
+	}
+	return strings.Join(parts, ", ")
+}
 
-// text writes the report for a terminal: the verdict, the matrix, and then each provider.
+// text writes the report for a terminal: the verdict, a table of the providers, and then the changes of each.
 func (d Report) text(out *bytes.Buffer, full, color bool) {
-	w := &textReport{out: out, paint: term.Painter(color), full: full}
-	w.line("%s  %s -> %s", w.level(d.Verdict.Level, strings.ToUpper(verdictWords[d.Verdict.Level])), d.A, d.B)
-	if d.Verdict.Level == diff.None {
+	paint, worst := term.Painter(color), d.Verdict.Worst()
+	colored := func(level diff.Level, text string) string {
+		if code := levels[level].Color; code != "" {
+			return paint(code, text)
+		}
+		return text
+	}
+	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	line("%s  %s -> %s", colored(worst, strings.ToUpper(levels[worst].Verdict)), term.Printable(d.A), term.Printable(d.B))
+	if worst == diff.None {
 		return
 	}
-	w.line("%s", Counts(d.Verdict))
-	w.matrix(d.Providers)
+	line("%s", Counts(d.Verdict))
+	header := []string{"PROVIDER", "VERSION"}
+	for _, level := range diff.Levels() {
+		header = append(header, strings.ToUpper(levels[level].Word))
+	}
+	term.Columns(out, header, term.Rows(d.Providers, func(p diff.ProviderChange) []string {
+		row := []string{term.Printable(p.Name), term.Printable(versionsText(p, " -> "))}
+		for _, level := range diff.Levels() {
+			row = append(row, countText(p.Counts[level]))
+		}
+		return row
+	}))
 	for _, p := range d.Providers {
-		if !quiet(p) {
-			w.provider(p)
+		if quiet(p) {
+			continue
 		}
-	}
-}
-
-// textReport writes lines. It makes arguments printable before it colors them.
-type textReport struct {
-	out   *bytes.Buffer
-	paint func(code, text string) string
-	full  bool
-}
-
-// painted is printable text with color codes.
-type painted string
-
-// line writes a line of printable text.
-func (w *textReport) line(format string, args ...any) {
-	for i, arg := range args {
-		if text, isText := arg.(string); isText {
-			args[i] = term.Printable(text)
-		}
-	}
-	w.out.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
-}
-
-func (w *textReport) level(level diff.Level, text string) painted {
-	if code := levelColors[level]; code != "" {
-		return painted(w.paint(code, term.Printable(text)))
-	}
-	return painted(term.Printable(text))
-}
-
-func (w *textReport) heading(text string) {
-	w.out.WriteString("\n" + w.paint(term.Bold, term.Printable(text)) + "\n")
-}
-
-// cell is a text in a table, with the level that determines its color.
-type cell struct {
-	text  string
-	level diff.Level
-}
-
-func (w *textReport) matrix(providers []diff.ProviderChange) {
-	header := []cell{{"PROVIDER", diff.Plain}, {"VERSION", diff.Plain}}
-	for _, area := range diff.Areas() {
-		header = append(header, cell{strings.ToUpper(areaWords[area]), diff.Plain})
-	}
-	rows := [][]cell{header}
-	for _, p := range providers {
-		row := []cell{{p.Name, p.Level}, {versionsText(p, " -> "), diff.Plain}}
-		for _, area := range diff.Areas() {
-			c := p.Cells[area]
-			row = append(row, cell{cellText(c) + levelMarks[c.Level], c.Level})
-		}
-		rows = append(rows, row)
-	}
-	w.out.WriteString("\n")
-	w.table(rows)
-	w.out.WriteString(w.paint(term.Faint, "+ added  - removed  ~ changed  (n) folded  ! breaking  ^ widening  ? review") + "\n")
-}
-
-// table aligns columns by visible characters, without color codes.
-func (w *textReport) table(rows [][]cell) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(term.Printable(c.text)))
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, c := range row {
-			line.WriteString(string(w.level(c.level, c.text)))
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(term.Printable(c.text))+2))
+		line("\n%s", paint(term.Bold, term.Printable(p.Name+" "+versionsText(p, " -> "))))
+		for _, change := range p.Changes {
+			line("  %s %s", colored(change.Level, fmt.Sprintf("%-8s", levels[change.Level].Word)), term.Printable(headline(change)+valuesText(change)))
+			for _, detail := range []string{strings.Join(placesOf(change, full), ", "), change.Consequence} {
+				if detail != "" {
+					line("           %s", term.Printable(detail))
+				}
 			}
 		}
-		w.out.WriteString(line.String() + "\n")
 	}
 }
 
-func (w *textReport) provider(p diff.ProviderChange) {
-	w.heading(p.Name + " " + versionsText(p, " -> "))
-	told := slices.ContainsFunc(p.ImageChanges, func(c diff.ImageChange) bool {
-		return c.Level != diff.Noise && c.From == p.Images[0] && c.To == p.Images[1]
-	})
-	if imageDiffers(p) && !told {
-		w.line("  image  %s -> %s", cmp.Or(p.Images[0], "none"), cmp.Or(p.Images[1], "none"))
+func countText(count int) string {
+	if count == 0 {
+		return "-"
 	}
-	for _, image := range p.ImageChanges {
-		if image.Level != diff.Noise {
-			w.line("  %s  %s -> %s: %s (%s)", w.level(image.Level, levelWords[image.Level]), cmp.Or(image.From, "none"), cmp.Or(image.To, "none"), image.Message, strings.Join(image.Containers, ", "))
-		}
-	}
-	for _, entry := range shown(p.Entries, w.full) {
-		w.entry(entry)
-	}
-	for i, fold := range p.Folds {
-		if i == 0 {
-			w.line("  Repeated changes, and changes without consequences:")
-		}
-		w.fold(fold)
+	return fmt.Sprint(count)
+}
+
+// versionsText formats a provider's version, or both versions with an arrow.
+func versionsText(p diff.ProviderChange, arrow string) string {
+	switch before, after := p.Versions[0], p.Versions[1]; {
+	case p.Outcome == diff.Added:
+		return "new: " + term.OrNone(after)
+	case p.Outcome == diff.Removed:
+		return "removed: " + term.OrNone(before)
+	case before == after:
+		return term.OrNone(after)
+	default:
+		return term.OrNone(before) + arrow + term.OrNone(after)
 	}
 }
 
-func (w *textReport) entry(e diff.Entry) {
-	mark := map[diff.Outcome]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}[e.Outcome]
-	w.line("  %s %s", w.level(e.Level, mark), e.Object.String())
-	for _, change := range unfolded(e.Changes, w.full) {
-		if change.Rule == "object/added" && change.Consequence == "" {
-			continue // shown by the mark
+// quiet reports whether a provider has no changes.
+func quiet(p diff.ProviderChange) bool { return p.Outcome == diff.Same }
+
+// headline formats a change in one line, without its values: "v1beta2 spec.region:
+// field removed".
+func headline(c diff.Change) string {
+	where := where(c)
+	switch {
+	case where == "":
+		return c.Message
+	case c.Message == "changed":
+		return where
+	case c.Message == "added", c.Message == "removed":
+		return where + " " + c.Message
+	}
+	return where + ": " + c.Message
+}
+
+// where returns the version and the path of a change. The version is omitted if the message names it.
+func where(c diff.Change) string {
+	if strings.Contains(c.Message, c.Version) {
+		return c.Path
+	}
+	return strings.TrimSpace(c.Version + " " + c.Path)
+}
+
+// few is the number of places that are shown of a change.
+const few = 3
+
+// placesOf returns the places of a change: all objects that were added or removed, and the first of others unless full.
+func placesOf(c diff.Change, full bool) (places []string) {
+	for _, place := range c.Places {
+		text := place.Object.String()
+		if place.Version != c.Version {
+			text += " " + place.Version
 		}
-		w.line("      %s %s", w.level(change.Level, fmt.Sprintf("%-8s", levelWords[change.Level])), headline(change)+valuesText(change))
-		if change.Consequence != "" {
-			w.line("               %s", change.Consequence)
+		if place.Path != c.Path {
+			text += " " + place.Path
+		}
+		if !slices.Contains(places, text) {
+			places = append(places, text)
 		}
 	}
+	if more := len(places) - few; more > 0 && !full && !strings.HasPrefix(c.Rule, "object/") {
+		return append(places[:few], fmt.Sprintf("and %d more", more))
+	}
+	return places
+}
+
+// hasValues reports whether a change is shown with its values.
+func hasValues(c diff.Change) bool {
+	return (c.Path != "" || c.Rule == "image" || strings.HasPrefix(c.Rule, "provider/")) && (c.From != nil || c.To != nil) && !strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "webhook/rules"
 }
 
 // valuesText formats the values of a change, for the end of its line.
 func valuesText(c diff.Change) string {
-	switch {
-	case !hasValues(c):
-		return ""
-	case c.From == nil:
-		return ": " + valueText(c.To)
-	case c.To == nil:
-		return ": " + valueText(c.From)
+	var values []string
+	for _, value := range []any{c.From, c.To} {
+		if value != nil && hasValues(c) {
+			values = append(values, valueText(value))
+		}
 	}
-	return ": " + valueText(c.From) + " -> " + valueText(c.To)
+	if len(values) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(values, " -> ")
 }
 
-func (w *textReport) fold(f diff.Fold) {
-	w.line("    %s", w.level(f.Change.Level, fmt.Sprintf("%s: %s%s", foldCount(f), headline(f.Change), valuesText(f.Change))))
-	if f.Change.Consequence != "" {
-		w.line("        %s", f.Change.Consequence)
+// widest is the maximum number of characters of a value in a line.
+const widest = 120
+
+// valueText formats a value in one line, as JSON, shortened.
+func valueText(value any) string {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return "?" // values of YAML can be encoded
 	}
+	text := []rune(strings.TrimSpace(out.String()))
+	if len(text) > widest {
+		return string(text[:widest]) + "…"
+	}
+	return string(text)
 }

@@ -7,17 +7,26 @@ import (
 	_ "embed"
 	"fmt"
 	"html"
-	"maps"
-	"slices"
 	"strings"
 	"text/template"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/page"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
+//go:embed template/diff.html.tmpl
+var htmlTemplate string
+
 //go:embed template/diff.md.tmpl
 var markdownTemplate string
+
+// html writes the report as one self-contained page.
+func (d Report) html(out *bytes.Buffer, full bool) error {
+	return page.Write(out, htmlTemplate, templateFuncs(full), d)
+}
 
 // maxComment limits a report for a comment on a pull request. GitHub accepts 65,536
 // characters; the rest is left for other text.
@@ -26,7 +35,7 @@ const maxComment = 60_000
 // markdown writes the report for a pull request. Providers that exceed maxComment
 // are listed without their changes.
 func (d Report) markdown(out *bytes.Buffer, full bool) error {
-	page, err := template.New("diff").Funcs(markdownFuncs(full)).Parse(markdownTemplate)
+	page, err := template.New("diff").Funcs(templateFuncs(full)).Parse(markdownTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the template of the comment: %w", err)
 	}
@@ -52,36 +61,45 @@ func (d Report) markdown(out *bytes.Buffer, full bool) error {
 	return nil
 }
 
-func markdownFuncs(full bool) template.FuncMap {
-	funcs := template.FuncMap{
-		"icon":     func(level diff.Level) string { return levelIcons[level] },
-		"code":     markdownCode,
-		"text":     markdownText,
-		"cellCode": func(text string) string { return strings.ReplaceAll(markdownCode(text), "|", "\\|") },
-		"html":     func(value any) string { return html.EscapeString(term.Printable(fmt.Sprint(value))) },
-		"counts":   Counts,
-		"notNil":   func(value any) bool { return value != nil },
-		"short":    valueText,
-		"open":     func(e diff.Entry) bool { return e.Level == diff.Breaking },
-		"mdCell": func(c diff.Cell) string {
-			text := markdownText(cellText(c))
-			if c.Level == diff.Breaking || c.Level == diff.Widening || c.Level == diff.Review {
-				text = levelIcons[c.Level] + " " + text
-			}
-			return text
-		},
-		"noteworthyImages": func(changes []diff.ImageChange) []diff.ImageChange {
-			return slices.DeleteFunc(slices.Clone(changes), func(c diff.ImageChange) bool { return c.Level == diff.Noise })
-		},
-		"folded": func(folds []diff.Fold) (count int) {
-			for _, fold := range folds {
-				count += fold.Count
-			}
-			return count
-		},
+// templateFuncs are the functions of the templates.
+func templateFuncs(full bool) map[string]any {
+	return map[string]any{
+		"icon":      func(level diff.Level) string { return levels[level].Icon },
+		"verdict":   func(level diff.Level) string { return levels[level].Verdict },
+		"word":      func(level diff.Level) string { return levels[level].Word },
+		"levels":    diff.Levels,
+		"counts":    Counts,
+		"count":     countText,
+		"versions":  func(p diff.ProviderChange) string { return versionsText(p, " → ") },
+		"quiet":     quiet,
+		"where":     where,
+		"places":    func(c diff.Change) []string { return placesOf(c, full) },
+		"plural":    term.Plural,
+		"open":      func(level diff.Level) bool { return level == diff.Breaking || level == diff.Widening },
+		"hasValues": hasValues,
+		"notNil":    func(value any) bool { return value != nil },
+		"value":     prettyValue,
+		"values":    valuesText,
+		"code":      markdownCode,
+		"text":      markdownText,
+		"html":      func(value any) string { return html.EscapeString(term.Printable(fmt.Sprint(value))) },
+		"cellCode":  func(text string) string { return strings.ReplaceAll(markdownCode(text), "|", "\\|") },
 	}
-	maps.Copy(funcs, viewFuncs(full))
-	return funcs
+}
+
+// prettyValue formats a value: a string unchanged, other values as YAML.
+func prettyValue(value any) string {
+	if text, isText := value.(string); isText {
+		if text == "" {
+			return `""`
+		}
+		return text
+	}
+	encoded, err := yaml.Marshal(value)
+	if err != nil {
+		return "?" // values of YAML can be encoded
+	}
+	return strings.TrimSuffix(string(encoded), "\n")
 }
 
 // markdownText escapes text so that no part of it is Markdown or HTML.
