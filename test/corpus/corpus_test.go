@@ -288,7 +288,7 @@ func compare(t *testing.T, before, after extractor.Bundle) string {
 	report := diff.Compare([]diff.Provider{sideOf(t, before)}, []diff.Provider{sideOf(t, after)})
 	if report.Verdict.Worst() != diff.None {
 		t.Errorf("the packed bundle differs: %+v", report.Verdict)
-		return string(report.Verdict.Level)
+		return string(report.Verdict.Worst())
 	}
 	return "equal"
 }
