@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -72,47 +71,6 @@ func (p *process) signal(signal syscall.Signal) {
 	p.t.Helper()
 	if err := p.Signal(signal); err != nil {
 		p.t.Errorf("sending %s to capi-installer: %v", signal, err)
-	}
-}
-
-// TestLease_LeaderThatWasPaused pauses the leader at a write of a downgrade, and lets it continue when another process has completed
-// the downgrade: it must write nothing, neither an object of the removed version nor an event.
-func TestLease_LeaderThatWasPaused(t *testing.T) {
-	for _, nth := range []int{2, 5, 9} {
-		t.Run(fmt.Sprintf("at write %d", nth), func(t *testing.T) { pausedLeader(t, nth) })
-	}
-}
-
-func pausedLeader(t *testing.T, nth int) {
-	h := newHarness(t)
-	a := func() { h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0")) }
-	a()
-	first := h.start("4.22.0", election...)
-	h.settled("4.22.0-1")
-	h.release(core("v2.0.0", configMap("only-b")), aws("v2.0.0"))
-	h.settled("4.22.0-2")
-	write := nthWrite(nth)
-	write.Do = func() { first.signal(syscall.SIGSTOP) }
-	paused := h.Proxy.Fail(write)
-	a()
-	h.eventually("the leader is paused", func() error {
-		if paused() == 0 {
-			return fmt.Errorf("it has not made %d writes", nth)
-		}
-		return nil
-	})
-	h.start("4.22.0", append(election, "--cache-dir="+t.TempDir())...)
-	h.settled("4.22.0-3")
-	before := h.content()
-	h.continued(first)
-	time.Sleep(2 * time.Second) // a late write would be undone, or not
-	h.must(notRight(before, h.content()))
-	h.must(notRight(h.content(), before))
-	h.settled("4.22.0-3")
-	drift, err := h.events("DriftCorrected")
-	h.must(err)
-	if len(drift) > 0 {
-		t.Errorf("events about drift: %s", strings.Join(drift, "\n"))
 	}
 }
 
@@ -224,47 +182,4 @@ func (p *paused) running(was *process) *process {
 		return was
 	}
 	return p.start()
-}
-
-// TestLease_LateWrite delays a write of an upgrade until another process has gone back to the previous release: by then, the version of the
-// object no longer exists. The object is removed.
-func TestLease_LateWrite(t *testing.T) {
-	t.Run("create", func(t *testing.T) {
-		lateWrite(t, faults.Fault{Verbs: []string{faults.Create}, Path: "/namespaces/" + namespace + "/configmaps", SkipDryRuns: true, Times: 1})
-	})
-	for nth := 1; full && nth <= 30; nth++ {
-		t.Run(fmt.Sprintf("write %d", nth), func(t *testing.T) {
-			lateWrite(t, nthWrite(nth))
-		})
-	}
-}
-
-func lateWrite(t *testing.T, late faults.Fault) {
-	h := newHarness(t)
-	h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0"))
-	first := h.start("4.22.0", election...)
-	h.settled("4.22.0-1")
-	before, leader := h.content(), h.leader()
-	delayed, let := h.hold(late, first)
-	h.release(core("v2.0.0", configMap("only-b"), configMap("also-b")), aws("v2.0.0"))
-	h.eventually("the leader is paused, or the upgrade is complete", func() error {
-		if err := h.unsettled("4.22.0-2"); delayed() == 0 && err != nil {
-			return fmt.Errorf("%w, and the write has not happened", err)
-		}
-		return nil
-	})
-	if delayed() == 0 {
-		t.Skip("the upgrade has fewer writes")
-	}
-	h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0"))
-	h.start("4.22.0", append(election, "--cache-dir="+t.TempDir())...)
-	reverted := func() error {
-		return errors.Join(h.atRest(), notRight(before, h.content()), notRight(h.content(), before))
-	}
-	h.eventually("the other process leads", func() error { return h.succeeded(leader) })
-	h.eventually("the first release is installed", reverted)
-	let()
-	h.continued(first)
-	time.Sleep(time.Second) // the write is visible
-	h.eventually("nothing of the late write is left", reverted)
 }

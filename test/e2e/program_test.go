@@ -11,19 +11,14 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	configv1 "github.com/openshift/api/config/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/manifests"
 )
 
 func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
@@ -68,23 +63,6 @@ func (h *harness) leader() string {
 	return *lease.Spec.HolderIdentity
 }
 
-func TestProgram_ServesHealthAndMetrics(t *testing.T) {
-	h := newHarness(t)
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	p := h.start("4.22.0")
-	h.settled("4.22.0-1")
-	for _, path := range []string{"/healthz", "/readyz"} {
-		h.must(answers(p.Health + path))
-	}
-	metrics, err := get(p.Metrics + "/metrics")
-	h.must(err)
-	for _, name := range []string{"capi_installer_registry_requests_total{", "rest_client_requests_total{", "controller_runtime_reconcile_total{"} {
-		if !strings.Contains(metrics, "\n"+name) {
-			t.Errorf("%s is missing in /metrics", name)
-		}
-	}
-}
-
 // answers returns an error unless a URL responds with status 200.
 func answers(url string) error {
 	_, err := get(url)
@@ -102,60 +80,6 @@ func get(url string) (string, error) {
 		err = fmt.Errorf("%s responds with %s", url, response.Status)
 	}
 	return string(body), err
-}
-
-func TestPermissions_MissingOneIsReportedUntilGranted(t *testing.T) {
-	h := newHarness(t)
-	granted := h.revoke("services")
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	h.start("4.22.0")
-	h.eventually("a condition names the missing API", func() error {
-		cluster, err := h.clusterAPI()
-		if err != nil {
-			return err
-		}
-		for _, c := range cluster.Status.Conditions {
-			if c.Type == "InstallerDegraded" && c.Status != "False" && strings.Contains(c.Message, "services") && strings.Contains(c.Message, "forbidden") {
-				return nil
-			}
-		}
-		return errors.New("no condition does")
-	})
-	t.Logf("without the permission:\n%s", h.conditions())
-	h.must(h.Update(t.Context(), granted))
-	h.settled("4.22.0-1")
-}
-
-// revoke removes the installer's permission to write a core resource in the providers' namespace, and returns the role
-// that restores it. The resource stays readable, and no event reports the restored permission.
-func (h *harness) revoke(resource string) *rbacv1.Role {
-	h.Helper()
-	role := &rbacv1.Role{}
-	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: namespace, Name: manifests.ProvidersRole}, role))
-	granted := role.DeepCopy()
-	granted.ResourceVersion = ""
-	for i := range role.Rules {
-		role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(r string) bool { return r == resource })
-	}
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"}})
-	h.must(h.Update(h.Context(), role))
-	h.Cleanup(func() { _ = h.Update(context.Background(), granted) })
-	return granted
-}
-
-func TestVanillaCluster_ReportsOnClusterAPIAlone(t *testing.T) {
-	h := newVanillaHarness(t)
-	h.arguments = []string{"--platform=AWS"}
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	p := h.start("4.22.0")
-	h.settled("4.22.0-1")
-	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
-	h.owned("4.22.0-1")
-	if err := h.List(t.Context(), &configv1.ClusterOperatorList{}); !meta.IsNoMatchError(err) {
-		t.Errorf("the cluster has ClusterOperators: %v", err)
-	}
-	h.quiet()
-	p.terminate()
 }
 
 func TestProgram_InvalidFlags(t *testing.T) {

@@ -4,9 +4,6 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
-	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -17,34 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/test/faults"
 )
-
-func TestRollout_FailedWrites(t *testing.T) {
-	h := newHarness(t)
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	var happened []func() int
-	for i, fault := range []faults.Fault{
-		{Status: http.StatusServiceUnavailable, RetryAfter: time.Second},
-		{Status: http.StatusConflict},
-		{Status: http.StatusInternalServerError},
-		{Lose: true},
-		{Reset: true},
-	} {
-		fault.Verbs, fault.Every, fault.Times = faults.Writes, []int{11, 7, 13, 5, 8}[i], 3
-		happened = append(happened, h.Proxy.Fail(fault))
-	}
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
-	for i, times := range happened {
-		if times() == 0 {
-			t.Errorf("fault %d was not injected", i)
-		}
-	}
-	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
-	h.owned("4.22.0-1")
-	h.quiet()
-}
 
 // providerObjects returns the names of the objects of a synthetic provider.
 func providerObjects(name, kind string) []string {
@@ -87,27 +57,6 @@ func (h *harness) quiet() {
 		before = now
 		return errors.New("there are writes")
 	})
-}
-
-func TestRollout_FailedReadsAndCutWatches(t *testing.T) {
-	h := newHarness(t)
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	unread := h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get, faults.Watch}, Every: 7, Times: 20, Status: http.StatusServiceUnavailable})
-	reset := h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Every: 5, Times: 20, Reset: true})
-	busy := h.Proxy.Fail(faults.Fault{Every: 10, Times: 5, Status: http.StatusTooManyRequests, RetryAfter: time.Second})
-	cut := h.Proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Cut: 700 * time.Millisecond})
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
-	if unread() == 0 || reset() == 0 || busy() == 0 || cut() == 0 {
-		t.Errorf("some faults were not injected: %d unread, %d reset, %d busy, %d cut", unread(), reset(), busy(), cut())
-	}
-	settings := &corev1.ConfigMap{}
-	settings.Namespace, settings.Name = namespace, "cluster-api-config"
-	h.must(h.Delete(t.Context(), settings))
-	h.eventually("the deleted objects are recreated", func() error {
-		return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings)
-	})
-	h.owned("4.22.0-1")
 }
 
 func TestRollout_APIServerDown(t *testing.T) {
@@ -180,154 +129,4 @@ func (h *harness) startWaiting(release string) *process {
 		return nil
 	})
 	return p
-}
-
-// boundaries are the log lines between the steps of an upgrade.
-var boundaries = []line{
-	{Message: "Stored version"},
-	{Message: "New desired version"},
-	{Message: "Phase complete", Phase: "cluster-api-crds"},
-	{Message: "Phase complete", Phase: "cluster-api"},
-	{Message: "Phase complete", Phase: "cluster-api-provider-aws-crds"},
-	{Message: "Phase complete", Phase: "cluster-api-provider-aws"},
-	{Message: "Retiring version"},
-	{Message: "Removed the finalizer of a revision ConfigMap"},
-}
-
-func TestUpgrade_KilledAtPhaseBoundary(t *testing.T) {
-	h := newHarness(t)
-	u := h.upgrades()
-	for _, boundary := range boundaries {
-		ofTheOldVersion := boundary.Message == "Retiring version" || boundary.Message == "Removed the finalizer of a revision ConfigMap"
-		u.killAt(func(l line, version string) bool {
-			return l.Message == boundary.Message && l.Phase == boundary.Phase && (l.Version != version) == ofTheOldVersion
-		})
-		if !u.upgrade() {
-			t.Errorf("the program was not killed at %s %s", boundary.Message, boundary.Phase)
-		}
-	}
-}
-
-func TestUpgrade_KilledAtWrite(t *testing.T) {
-	h := newHarness(t)
-	u := h.upgrades()
-	first, step := 8, 24
-	if full {
-		first, step = 1, 1
-	}
-	for n := first; ; n += step {
-		h.Proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: u.kill})
-		killed := u.upgrade()
-		h.Proxy.Heal()
-		if !killed && n <= 30 {
-			t.Errorf("an upgrade has only %d writes", n-1)
-		}
-		if !killed {
-			break
-		}
-	}
-}
-
-// upgrades upgrades one cluster repeatedly between two releases.
-type upgrades struct {
-	*harness
-	releases [2]func()
-	want     [2]map[string]any // the installed objects after an undisturbed upgrade
-	running  *process
-
-	mutex    sync.Mutex
-	revision int // the number of the newest version
-	killer   func(l line, version string) bool
-	// armed is set while a kill is allowed; killed is set after one.
-	armed, killed bool
-}
-
-// upgrades installs both releases one after the other, undisturbed.
-func (h *harness) upgrades() *upgrades {
-	h.Helper()
-	u := &upgrades{harness: h, revision: 1}
-	u.releases[1] = func() { h.release(core("v1.0.0", configMap("first")), aws("v1.0.0", configMap("aws-first"))) }
-	u.releases[0] = func() { h.release(core("v2.0.0", configMap("second")), aws("v2.0.0", configMap("aws-second"))) }
-	u.releases[1]()
-	u.start()
-	h.settled(u.version())
-	u.want[1] = h.content()
-	u.revision++
-	u.releases[0]()
-	h.settled(u.version())
-	u.want[0] = h.content()
-	if len(u.want[0]) != 20 || cmp.Diff(u.want[0], u.want[1]) == "" {
-		h.Fatalf("both releases are equal or incomplete: %v", h.names())
-	}
-	return u
-}
-
-func (u *upgrades) version() string { return fmt.Sprintf("4.22.0-%d", u.revision) }
-
-// killAt makes the program be killed at the first chosen line of its log.
-func (u *upgrades) killAt(chosen func(l line, version string) bool) {
-	u.mutex.Lock()
-	defer u.mutex.Unlock()
-	u.killer = chosen
-}
-
-// kill kills the running program during an upgrade. A converged program must not be killed: with the original boxcutter
-// it still makes dry runs, and they count as writes.
-func (u *upgrades) kill() {
-	u.mutex.Lock()
-	defer u.mutex.Unlock()
-	u.killProcess(u.running)
-}
-
-func (u *upgrades) killProcess(p *process) {
-	if u.armed {
-		u.armed, u.killed = false, true
-		_ = p.Signal(os.Kill)
-	}
-}
-
-// disarm ends the time during which a kill is allowed, and reports whether the program was killed.
-func (u *upgrades) disarm() bool {
-	u.mutex.Lock()
-	defer u.mutex.Unlock()
-	u.armed, u.killer = false, nil
-	return u.killed
-}
-
-func (u *upgrades) start() {
-	u.Helper()
-	u.running = u.startWatched("4.22.0", func(p *process, l line) {
-		u.mutex.Lock()
-		defer u.mutex.Unlock()
-		if u.killer != nil && u.killer(l, u.version()) {
-			u.killProcess(p)
-		}
-	})
-}
-
-// upgrade changes to the other release, restarts the program if it is killed, and checks that the result equals an
-// undisturbed upgrade's. It reports whether the program was killed.
-func (u *upgrades) upgrade() (killed bool) {
-	u.Helper()
-	u.mutex.Lock()
-	u.revision++
-	u.armed, u.killed = true, false
-	u.mutex.Unlock()
-	u.releases[u.revision%2]()
-	u.eventually("the program is killed or done", func() error {
-		if !u.running.Runs() {
-			return nil
-		}
-		return u.unsettled(u.version())
-	})
-	if killed = u.disarm(); killed {
-		<-u.running.Exited
-		u.start()
-		u.settled(u.version())
-	}
-	if diff := cmp.Diff(u.want[u.revision%2], u.content()); diff != "" {
-		u.Errorf("installed (-after an undisturbed upgrade +now):\n%s", diff)
-	}
-	u.owned(u.version())
-	return killed
 }

@@ -4,17 +4,13 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,62 +108,6 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	h.quiet()
 }
 
-// badTransport are invalid transport ConfigMaps.
-var badTransport = []struct {
-	name   string
-	spoil  func(h *harness, operator client.Client, good []*corev1.ConfigMap)
-	reason string
-	names  []string
-}{
-	{"a slice is missing", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
-		h.must(operator.Delete(h.Context(), good[1].DeepCopy()))
-	}, "TransportIncomplete", []string{"cluster-api-provider-aws-00", "missing slices 1 of 2"}},
-	{"a slice is duplicated", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
-		again := good[1].DeepCopy()
-		again.Name = "again"
-		put(h, operator, again)
-	}, "BundleInvalid", []string{"openshift-cluster-api/again", "cluster-api-provider-aws-01", "duplicate slice 1"}},
-	{"a slice is of another release", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
-		foreign := good[1].DeepCopy()
-		foreign.Annotations[configmap.ReleaseVersion] = "4.21.9"
-		put(h, operator, foreign)
-	}, "TransportIncomplete", []string{"missing slices 1 of 2", "cluster-api-provider-aws-01 of release 4.21.9"}},
-	{"all slices are of another release", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
-		for _, configMap := range good {
-			foreign := configMap.DeepCopy()
-			foreign.Annotations[configmap.ReleaseVersion] = "4.21.9"
-			put(h, operator, foreign)
-		}
-	}, "TransportIncomplete", []string{"type infrastructure", "cluster-api-provider-aws-00 of release 4.21.9"}},
-	{"a slice was modified", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
-		tampered := good[1].DeepCopy()
-		tampered.Data[configmap.Manifests] += "# more\n"
-		put(h, operator, tampered)
-	}, "BundleInvalid", []string{"cluster-api-provider-aws-00", "content-id"}},
-	{"all are deleted", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
-		for _, configMap := range good {
-			h.must(operator.Delete(h.Context(), configMap.DeepCopy()))
-		}
-	}, "ComponentMissing", []string{"type infrastructure"}},
-	{"the policy's binding is missing", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) { h.unguard(transportGuard) },
-		"TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", transportGuard, "is missing"}},
-	{"the binding only warns", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
-		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"validationActions": ["Warn"]}}`)
-	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.validationActions"}},
-	{"the binding excludes ConfigMaps", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
-		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"matchResources": {"objectSelector": {"matchLabels": {"guarded": "yes"}}}}}`)
-	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.matchResources"}},
-	{"the policy admits another user", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
-		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]}}`)
-	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConditions"}},
-	{"the policy excludes ConfigMaps", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
-		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConstraints": {"excludeResourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]}}}`)
-	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConstraints"}},
-	{"the policy ignores errors", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
-		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"failurePolicy": "Ignore"}}`)
-	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.failurePolicy"}},
-}
-
 const transportGuard = "openshift-capi-installer-transport"
 
 // guards are the kinds of the objects that guard transport ConfigMaps.
@@ -179,11 +119,6 @@ func guard(kind string) *unstructured.Unstructured {
 	object.SetKind(kind)
 	object.SetName(transportGuard)
 	return object
-}
-
-func (h *harness) editGuard(kind, patch string) {
-	h.Helper()
-	h.must(h.Patch(h.Context(), guard(kind), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // guarded returns a function that restores the current guards.
@@ -212,37 +147,6 @@ func (h *harness) inForce() {
 	binding := guard("ValidatingAdmissionPolicyBinding")
 	h.must(h.Get(context.Background(), client.ObjectKeyFromObject(binding), binding))
 	time.Sleep(time.Until(binding.GetCreationTimestamp().Add(4 * time.Second)))
-}
-
-func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
-	h := newHarness(t)
-	operator := h.versionOperator()
-	restore := h.guarded()
-	t.Cleanup(restore)
-	good := h.transported(aws("v1.0.0"), "4.22.0", 2)
-	h.release(core("v1.0.0"))
-	put(h, operator, good...)
-	h.start("4.22.0").settle("4.22.0-1", h)
-	before := h.fingerprints()
-	for _, test := range badTransport {
-		if !t.Run(test.name, func(t *testing.T) {
-			defer h.on(t)()
-			test.spoil(h, operator, good)
-			h.reports("VersionDegraded", test.reason, test.names...)
-			h.untouched(before)
-			if test.reason == "TransportUnguarded" {
-				restore()
-			}
-			h.eventually("the original policy is in force", func() error {
-				return operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel})
-			})
-			put(h, operator, good...)
-			h.settled("4.22.0-1")
-			h.untouched(before)
-		}) {
-			break // the cluster is not in the initial state of the next one
-		}
-	}
 }
 
 // Any user can write a transport ConfigMap before the policy is in force. It is not used later either, until an administrator deletes it and
@@ -290,16 +194,4 @@ func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {
 	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
 		t.Errorf("installed: %v", names)
 	}
-}
-
-func TestTransport_ForgedConfigMapIsRejected(t *testing.T) {
-	h := newHarness(t)
-	forged := h.transported(aws("v6.6.6"), "4.22.0", 1)[0]
-	h.eventually("the write is rejected", func() error {
-		err := h.Create(t.Context(), forged.DeepCopy(), client.DryRunAll)
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the cluster version operator writes") {
-			return errors.Join(errors.New("the write is accepted"), err)
-		}
-		return nil
-	})
 }
