@@ -56,14 +56,6 @@ func TestBaseline_HasKnownRows(t *testing.T) {
 	}
 }
 
-func TestVerbs_Since(t *testing.T) {
-	before := verbs{"get": 3, "watch": 2}
-	added := verbs{"get": 5, "watch": 2, "dry run": 4}.since(before)
-	if diff := cmp.Diff(verbs{"get": 2, "dry run": 4}, added); diff != "" || added.sum() != 6 {
-		t.Errorf("sum %d, verbs (-want +got):\n%s", added.sum(), diff)
-	}
-}
-
 // example is a row with one peer.
 func example(seconds float64, requests int) row {
 	return row{
@@ -128,19 +120,6 @@ func TestResults_GrowthAboveTheLoad(t *testing.T) {
 		if diff := cmp.Diff(test.want, results{Rows: []row{test.row}}.superlinear()); diff != "" {
 			t.Errorf("%s: superlinear (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-func TestResults_MergeReplacesRows(t *testing.T) {
-	old := results{Rows: []row{{ID: "install", Workload: "old"}, {ID: "repair"}}}
-	merged := old.merge(results{Rows: []row{{ID: "install", Workload: "new"}, {ID: "first-write"}}})
-	want := []string{"first-write", "install new", "repair"}
-	var got []string
-	for _, row := range merged.Rows {
-		got = append(got, strings.TrimSpace(row.ID+" "+row.Workload))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }
 

@@ -20,12 +20,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // starterEnv makes the test binary a process that starts a cluster and is killed.
@@ -36,113 +30,6 @@ func TestMain(m *testing.M) {
 		startAndHang()
 	}
 	Main(m)
-}
-
-func TestCluster_DeploymentBecomesAvailable(t *testing.T) {
-	c := Shared(t)
-	namespace := c.Namespace(t)
-	kubectl(t, c, "create", "deployment", "web", "--image=example.test/web:1", "--replicas=2", "--namespace="+namespace)
-	kubectl(t, c, "wait", "--for=condition=Available", "--timeout=60s", "--namespace="+namespace, "deployment/web")
-	ready := kubectl(t, c, "get", "deployment/web", "--namespace="+namespace, "--output=jsonpath={.status.readyReplicas}")
-	if ready != "2" {
-		t.Errorf("%s pods are ready, want 2", ready)
-	}
-}
-
-func TestCluster_CRDBecomesEstablished(t *testing.T) {
-	c := Shared(t)
-	apply(t, c, `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.test}
-spec:
-  group: example.test
-  names: {kind: Widget, plural: widgets}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object}}
-`)
-	kubectl(t, c, "wait", "--for=condition=Established", "--timeout=60s", "crd/widgets.example.test")
-	if got := kubectl(t, c, "get", "widgets", "--all-namespaces", "--output=name"); got != "" {
-		t.Errorf("widgets: %q, want none", got)
-	}
-}
-
-func TestCluster_CollectsOwnedObjects(t *testing.T) {
-	c := Shared(t)
-	namespace := c.Namespace(t)
-	maps := c.client.CoreV1().ConfigMaps(namespace)
-	owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name:            "owned",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubectl(t, c, "delete", "configmap/owner", "--namespace="+namespace)
-	kubectl(t, c, "wait", "--for=delete", "--timeout=60s", "--namespace="+namespace, "configmap/owned")
-}
-
-func TestServiceAccount_HasOnlyGrantedPermissions(t *testing.T) {
-	c := Shared(t)
-	namespace := c.Namespace(t)
-	path, err := c.ServiceAccount(t.Context(), namespace, "viewer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	viewer, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := viewer.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("listing without permission: got %v, want Forbidden", err)
-	}
-	kubectl(t, c, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+namespace+":viewer", "--namespace="+namespace)
-	eventually(t, "listing with permission", func() error {
-		_, err := viewer.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
-		return err
-	})
-}
-
-func TestCluster_AdmissionPolicyRejects(t *testing.T) {
-	c := Shared(t)
-	namespace := c.Namespace(t)
-	apply(t, c, `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: no-odd-maps}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}
-  validations:
-  - expression: "!object.metadata.name.startsWith('odd')"
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-odd-maps}
-spec: {policyName: no-odd-maps, validationActions: [Deny]}
-`)
-	eventually(t, "refusing", func() error {
-		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-		_, err := c.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, dry)
-		if apierrors.IsInvalid(err) {
-			return nil
-		}
-		return fmt.Errorf("got %w, want Invalid", err)
-	})
 }
 
 func TestLease_GivesEachClusterToOneTestAtATime(t *testing.T) {
@@ -413,16 +300,6 @@ func kubectl(t *testing.T, c *Cluster, arguments ...string) string {
 		t.Fatal(err)
 	}
 	return string(out)
-}
-
-func apply(t *testing.T, c *Cluster, manifests string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "manifests.yaml")
-	if err := os.WriteFile(file, []byte(manifests), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	kubectl(t, c, "apply", "--filename="+file)
-	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), "delete", "--filename="+file) })
 }
 
 // eventually waits up to 15 s for a condition, and fails the test otherwise.
