@@ -3,11 +3,9 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -215,22 +213,10 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	if err != nil {
 		return err
 	}
-	if err := f.writeReport(cmd.OutOrStdout(), p); err != nil {
+	if err := f.format.Write(cmd.OutOrStdout(), p, p.Table, p.HTML); err != nil {
 		return err
 	}
 	return p.Blocked()
-}
-
-func (f *planFlags) writeReport(w io.Writer, p planreport.Report) error {
-	if f.format != cli.HTML {
-		return f.format.Write(w, p, p.Table)
-	}
-	var out bytes.Buffer
-	if err := p.HTML(&out); err != nil {
-		return err
-	}
-	_, err := w.Write(out.Bytes())
-	return err
 }
 
 // missingInShippedRoles returns the rules for the phases that the shipped roles lack.

@@ -77,7 +77,10 @@ func New(version string) *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: cluster, Title: "Commands for administrators of a cluster:"}, &cobra.Group{ID: author, Title: "Commands for authors of provider images:"}, &cobra.Group{ID: engineer, Title: "Commands for release engineers:"})
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(cli.FlagError)
-	addGroup(root, cluster, append(newChanges(), newCheck(), newStatus(), newHistory())...)
+	addGroup(root, cluster, newCheck(), newStatus(), newHistory())
+	for _, c := range changes {
+		addGroup(root, cluster, c.command())
+	}
 	addGroup(root, author, newGenerate(), newTransforms(), newValidate(v.Version), newExplain(), newPack(), newSign(), newInspect(), newExtract())
 	addGroup(root, engineer, newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC())
 	root.AddCommand(newVersion(v))

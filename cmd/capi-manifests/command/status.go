@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,15 +23,16 @@ that they wait for, image overrides, unmanaged and retained CRDs, reverted drift
 
 status reads the ClusterAPI object "cluster", its events, the metadata of CRDs, the names of the revision
 ConfigMaps, and the Deployment, the pods and the Lease of the installer: while the installer does not run,
-the rest of the report is old, and the state is blocked. status needs the verbs get, list and watch, as in
+the rest of the report is old, and the state is blocked. status needs the verbs get and list, as in
 ClusterRole cluster-reader of OpenShift, or view of other clusters, and never writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
 
 The next steps come first. Complete and pending phases are one line each unless --no-fold is set; on a terminal the text fits its
 width. While a version is being installed, its time and the time of the last rollout are shown.
 
---watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
-fact, or a document with -o json or yaml. The last line counts the lines that do not fit on the terminal. Ctrl-C ends the watch with the exit
-code 130; the last report stays on the terminal as a whole. --wait alone writes the progress to standard error at times, and ends when the rollout is at rest, blocked or paused. At rest means
+--watch reads the cluster every two seconds: on a terminal it redraws the report, and the last line counts the lines that do not fit;
+otherwise it writes a line for each new fact, while the rollout is in progress at most every ten seconds. Ctrl-C ends the watch with the exit
+code 130; the last report stays on the terminal as a whole. --wait ends when the rollout is at rest, blocked or paused; alone, it writes
+the lines to standard error and the report at the end. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
 is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
@@ -65,7 +67,7 @@ const statusExample = `  # Show the installed version and the progress
 // statusOptions are the flags of status.
 type statusOptions struct {
 	cluster     cli.ClusterFlags
-	format      rollout.Format
+	format      cli.Output
 	color       term.ColorMode
 	watch, wait bool
 	noFold      bool
@@ -88,7 +90,7 @@ func newStatus() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.StatusUsage(cli.FlagError(cmd, err)) })
 	options.cluster.Register(cmd)
 	flags := cmd.Flags()
-	cli.RegisterFormat(cmd, &options.format, rollout.Formats, "report")
+	options.format.Register(cmd, string(cli.HTML))
 	flags.BoolVarP(&options.watch, "watch", "w", false, "show each change")
 	flags.BoolVar(&options.wait, "wait", false, "wait until the rollout is at rest or blocked")
 	flags.StringVar(&options.forVersion, "for-version", "", "`release` that must be installed, such as 4.22.0 (default the requested release)")
@@ -114,8 +116,8 @@ func (o *statusOptions) run(cmd *cobra.Command) error {
 
 func (o *statusOptions) check() error {
 	var errs []error
-	if o.watch && o.format == rollout.HTML {
-		errs = append(errs, errors.New("--watch cannot be used with -o html"))
+	if o.watch && o.format != cli.Table {
+		errs = append(errs, fmt.Errorf("--watch cannot be used with -o %s", &o.format))
 	}
 	if o.timeout < 0 || o.timeout > 0 && !o.wait {
 		errs = append(errs, errors.New("--timeout requires --wait and a positive duration"))
@@ -134,13 +136,15 @@ func (o *statusOptions) once(cmd *cobra.Command, cluster *installed.Cluster) err
 
 // finish writes a report and returns its state as an error, unless it is at rest.
 func (o *statusOptions) finish(cmd *cobra.Command, report rollout.Report, message string) error {
-	var out bytes.Buffer
-	width, _ := term.Size(cmd.OutOrStdout())
-	layout := rollout.Layout{Width: width, NoFold: o.noFold}
-	if err := report.Write(&out, o.format, time.Now(), o.color.Enabled(cmd.OutOrStdout()), layout); err != nil {
-		return err
+	out, now := cmd.OutOrStdout(), time.Now()
+	var err error
+	if o.format == cli.Table {
+		width, _ := term.Size(out)
+		_, err = io.WriteString(out, report.Text(now, rollout.Layout{Width: width, NoFold: o.noFold}, o.color.Enabled(out)))
+	} else {
+		err = o.format.Write(out, report, nil, func(page *bytes.Buffer) error { return report.HTML(page, now) })
 	}
-	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
+	if err != nil {
 		return err
 	}
 	return stateOf(report, message)
@@ -156,14 +160,16 @@ func stateOf(report rollout.Report, message string) error {
 // errTimeout reports that --timeout has passed.
 var errTimeout = errors.New("timed out")
 
-// display returns the display of a watch.
-func (o *statusOptions) display(cmd *cobra.Command) *rollout.Display {
-	problem := func(err error) { cli.Report(cmd.ErrOrStderr(), err) }
-	if !o.watch {
-		return rollout.NewPulse(cmd.ErrOrStderr(), problem)
-	}
+// display returns the display of a watch: on a terminal a screen; --wait alone writes a log to standard error.
+func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
 	out := cmd.OutOrStdout()
-	return rollout.NewDisplay(rollout.Terminal{Out: out, Color: o.color.Enabled(out), NoFold: o.noFold}, o.format, problem)
+	if o.watch && term.Redraws(out) {
+		return rollout.NewScreen(out, o.color.Enabled(out), o.noFold)
+	}
+	if !o.watch {
+		out = cmd.ErrOrStderr()
+	}
+	return rollout.NewLog(out, time.Now, func(err error) { cli.Report(cmd.ErrOrStderr(), err) })
 }
 
 // follow watches the cluster until the rollout ends (--wait), the timeout passes,

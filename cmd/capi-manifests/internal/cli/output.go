@@ -42,8 +42,8 @@ func (o *Output) Register(cmd *cobra.Command, further ...string) {
 	Choice[Output]{o, "format", "table", formats, "must be " + enumerated}.Register(cmd, "output", "o", "output format: "+enumerated)
 }
 
-// Write writes data in the format; table writes it as a table.
-func (o *Output) Write(w io.Writer, data any, table func(*bytes.Buffer)) error {
+// Write writes data in the format; table writes it as a table, and html, for a command with this format, as a page.
+func (o *Output) Write(w io.Writer, data any, table func(*bytes.Buffer), html ...func(*bytes.Buffer) error) error {
 	var out bytes.Buffer
 	switch *o {
 	case JSON:
@@ -53,6 +53,10 @@ func (o *Output) Write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 	case YAML:
 		if err := encodeYAML(&out, data); err != nil {
 			return fmt.Errorf("writing YAML: %w", err)
+		}
+	case HTML:
+		if err := html[0](&out); err != nil {
+			return err
 		}
 	default:
 		table(&out)

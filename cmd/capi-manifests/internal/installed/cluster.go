@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installed reads the installed versions of a cluster, and watches them. Only Cluster.Patch sends requests with other verbs than
-// get, list and watch.
+// Package installed reads the installed versions of a cluster. Only Cluster.Patch sends requests with other verbs than get and list.
 package installed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	configv1 "github.com/openshift/api/config/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -31,13 +29,14 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/install/history"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // userAgent identifies the program to the API server.
 const userAgent = "capi-manifests"
 
-// requestTimeout limits a request that is not a watch.
+// requestTimeout limits the requests of a snapshot.
 const requestTimeout = 30 * time.Second
 
 // Cluster reads the versions of a cluster.
@@ -59,29 +58,12 @@ func Connect(given *rest.Config) (*Cluster, error) {
 	config := rest.CopyConfig(given)
 	config.QPS, config.UserAgent = -1, userAgent
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 	objects, errObjects := dynamic.NewForConfig(config)
 	meta, errMetadata := metadata.NewForConfig(config)
 	if err := errors.Join(errObjects, errMetadata); err != nil {
 		return nil, &AccessError{Subject: "API server " + config.Host, Err: err, Permanent: true}
 	}
 	return &Cluster{config: config, writes: given, objects: objects, metadata: meta}, nil
-}
-
-// readOnly rejects requests that write.
-type readOnly struct{ next http.RoundTripper }
-
-var errWrites = errors.New("reading commands send only GET requests")
-
-// RoundTrip implements http.RoundTripper.
-func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodGet {
-		return r.next.RoundTrip(request)
-	}
-	if request.Body != nil {
-		_ = request.Body.Close() // a RoundTripper must close it
-	}
-	return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, errWrites)
 }
 
 // The resources that are read.
@@ -105,14 +87,66 @@ var (
 	onlyRevision  = metav1.ListOptions{LabelSelector: v1alpha1.RevisionLabel}
 )
 
-// contents are the objects of a snapshot: at most one ClusterAPI, Deployment and Lease. The ConfigMaps are all others of the namespace.
-type contents struct {
-	// namespace is the namespace of the installer.
-	namespace string
-	cluster   rollout.Cluster
+// reading reads lists until a request fails. The error of all forbidden requests is more useful than the first one.
+type reading struct {
+	ctx       context.Context //nolint:containedctx // of one snapshot
+	cluster   *Cluster
+	forbidden []error
+	failed    *AccessError
+}
 
-	clusterAPIs, events, deployments, pods, leases, configMaps []*unstructured.Unstructured
-	crds, revisions                                            []*metav1.PartialObjectMetadata
+// may reports whether further lists are read: after an error that is none of permissions, they are not needed.
+func (r *reading) may() bool { return r.failed == nil || len(r.forbidden) > 0 }
+
+// note notes the error of a list.
+func (r *reading) note(resource schema.GroupVersionResource, namespace string, err error) {
+	if err == nil {
+		return
+	}
+	r.failed = r.cluster.failed(resource, namespace, err)
+	if !apierrors.IsForbidden(err) {
+		r.forbidden = nil
+		return
+	}
+	r.forbidden = append(r.forbidden, r.failed.Err)
+	r.failed.Err = errors.Join(r.forbidden...)
+}
+
+// list returns the selected objects of a resource.
+func list[T any](r *reading, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions) (decoded []T) {
+	if !r.may() {
+		return nil
+	}
+	found, err := r.cluster.objects.Resource(resource).Namespace(namespace).List(r.ctx, options)
+	r.note(resource, namespace, err)
+	if err != nil {
+		return nil
+	}
+	if decoded, err = Decode[T](pointers(found.Items)...); err != nil {
+		r.failed, r.forbidden = &AccessError{Subject: "API server " + r.cluster.config.Host, Err: err, Permanent: true}, nil
+	}
+	return decoded
+}
+
+// names returns the metadata of the selected objects of a resource.
+func (r *reading) names(resource schema.GroupVersionResource, namespace string, options metav1.ListOptions) []metav1.PartialObjectMetadata {
+	if !r.may() {
+		return nil
+	}
+	found, err := r.cluster.metadata.Resource(resource).Namespace(namespace).List(r.ctx, options)
+	r.note(resource, namespace, err)
+	if err != nil {
+		return nil
+	}
+	return found.Items
+}
+
+// first returns the object of a list with at most one; nil if it is empty.
+func first[T any](objects []T) *T {
+	if len(objects) == 0 {
+		return nil
+	}
+	return &objects[0]
 }
 
 // Snapshot reads the objects of the report. Errors are of type *AccessError.
@@ -122,86 +156,120 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	if err := c.findNamespace(ctx); err != nil {
 		return rollout.Snapshot{}, err
 	}
-	found := contents{namespace: c.Namespace, cluster: c.named()}
-	var forbidden []error
-	for _, list := range []struct {
-		into      *[]*unstructured.Unstructured
-		resource  schema.GroupVersionResource
-		namespace string
-		options   metav1.ListOptions
-	}{
-		{&found.clusterAPIs, clusterAPIs, "", onlyCluster},
-		{&found.events, events, metav1.NamespaceDefault, aboutCluster},
-		{&found.deployments, deployments, c.Namespace, onlyInstaller},
-		{&found.pods, pods, c.Namespace, metav1.ListOptions{}},
-		{&found.leases, leases, c.Namespace, onlyInstaller},
-		{&found.configMaps, configMaps, c.Namespace, noRevision},
-	} {
-		objects, err := c.objects.Resource(list.resource).Namespace(list.namespace).List(ctx, list.options)
-		switch {
-		case apierrors.IsForbidden(err): // the error of all of them is more useful
-			forbidden = append(forbidden, c.failed(list.resource, list.namespace, err).Err)
-		case err != nil:
-			return rollout.Snapshot{}, c.failed(list.resource, list.namespace, err)
-		default:
-			*list.into = pointers(objects.Items)
+	r := &reading{ctx: ctx, cluster: c}
+	from := rollout.Snapshot{
+		Time: time.Now(), Cluster: &rollout.Cluster{Context: c.Context, Server: c.config.Host},
+		ClusterAPI: first(list[v1alpha1.ClusterAPI](r, clusterAPIs, "", onlyCluster)), Events: list[corev1.Event](r, events, metav1.NamespaceDefault, aboutCluster),
+		Installer: rollout.InstallerObjects{
+			Namespace:  c.Namespace,
+			Deployment: first(list[appsv1.Deployment](r, deployments, c.Namespace, onlyInstaller)), Pods: list[corev1.Pod](r, pods, c.Namespace, metav1.ListOptions{}),
+			Lease: first(list[coordinationv1.Lease](r, leases, c.Namespace, onlyInstaller)),
+		},
+	}
+	others := list[corev1.ConfigMap](r, configMaps, c.Namespace, noRevision)
+	for _, crd := range r.names(crds, "", metav1.ListOptions{}) {
+		from.CRDs = append(from.CRDs, crd.Name)
+		if retained(crd) {
+			from.RetainedCRDs = append(from.RetainedCRDs, crd.Name)
 		}
 	}
-	definitions, err := c.metadata.Resource(crds).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		forbidden = append(forbidden, c.failed(crds, "", err).Err)
+	for _, configMap := range r.names(configMaps, c.Namespace, onlyRevision) {
+		from.Revisions = append(from.Revisions, configMap.Name)
 	}
-	if len(forbidden) > 0 {
-		failed := c.failed(crds, "", cmp.Or(err, forbidden[0]))
-		failed.Err = errors.Join(forbidden...)
-		return rollout.Snapshot{}, failed
+	if r.failed != nil {
+		return rollout.Snapshot{}, r.failed
 	}
-	revisions, err := c.metadata.Resource(configMaps).Namespace(c.Namespace).List(ctx, onlyRevision)
-	if err != nil {
-		return rollout.Snapshot{}, c.failed(configMaps, c.Namespace, err)
+	for _, configMap := range others {
+		if configMap.Name == history.ConfigMapName {
+			from.History = history.Parse(&configMap)
+		}
 	}
-	found.crds, found.revisions = pointers(definitions.Items), pointers(revisions.Items)
-	from, err := found.decode(time.Now())
-	if err != nil {
-		return from, err
+	if deployment := from.Installer.Deployment; deployment != nil { // the namespace may have pods of others
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		if err != nil {
+			return from, fmt.Errorf("reading the selector of Deployment %s/%s: %w", c.Namespace, deployment.Name, err)
+		}
+		from.Installer.Pods = slices.DeleteFunc(from.Installer.Pods, func(pod corev1.Pod) bool { return !selector.Matches(labels.Set(pod.Labels)) })
+		from.Requested = requested(deployment, others)
 	}
 	return c.withInputs(ctx, from), nil
+}
+
+// pause is the time between two snapshots of Watch.
+const pause = 2 * time.Second
+
+// Watch calls each with the current snapshot, and with a new one every two seconds, until each returns false or an error, or ctx
+// ends. It calls problem with the errors of snapshots that are retried. An error of the first snapshot and a permanent error, such as a
+// missing permission, are returned as *AccessError.
+func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(rollout.Snapshot) (more bool, err error)) error {
+	for begun := false; ; begun = true {
+		snapshot, err := c.Snapshot(ctx)
+		failed, is := errors.AsType[*AccessError](err)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && begun && is && !failed.Permanent:
+			problem(err)
+		case err != nil:
+			return err
+		default:
+			if more, err := each(snapshot); !more || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// withInputs returns a snapshot with the present versions of the inputs, if all else is at rest: only then they can show that it is not.
+// A user who may not read one, such as a Secret, does not see that it is newer.
+func (c *Cluster) withInputs(ctx context.Context, from rollout.Snapshot) rollout.Snapshot {
+	if from.ClusterAPI == nil || rollout.New(from).State != rollout.AtRest {
+		return from
+	}
+	inputs := setting.Of(from.ClusterAPI.Spec).References(c.Namespace)
+	for _, seen := range from.ClusterAPI.Status.ObservedInputs {
+		seen.ResourceVersion = ""
+		if !slices.Contains(inputs, seen) {
+			inputs = append(inputs, seen)
+		}
+	}
+	for _, input := range inputs {
+		resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: input.Group, Version: "v1", Kind: input.Kind})
+		object, err := c.metadata.Resource(resource).Namespace(input.Namespace).Get(ctx, input.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			continue
+		}
+		if err == nil {
+			input.ResourceVersion = object.ResourceVersion
+		}
+		from.Inputs = append(from.Inputs, input)
+	}
+	return from
 }
 
 // releaseVolume is the volume of the Deployment with the ConfigMap of the release.
 const releaseVolume = "images"
 
-// named returns the names of the cluster for its user.
-func (c *Cluster) named() rollout.Cluster {
-	return rollout.Cluster{Context: c.Context, Server: c.config.Host}
-}
-
 // requested returns the release in the ConfigMap that the Deployment mounts; nil if there is none.
-func (c contents) requested(deployment *appsv1.Deployment) (*rollout.RequestedRelease, error) {
-	if deployment == nil {
-		return nil, nil
+func requested(deployment *appsv1.Deployment, configMaps []corev1.ConfigMap) *rollout.RequestedRelease {
+	for _, volume := range deployment.Spec.Template.Spec.Volumes {
+		for _, configMap := range configMaps {
+			images, found := configMap.Data[rollout.ImagesKey]
+			if volume.Name != releaseVolume || volume.ConfigMap == nil || volume.ConfigMap.Name != configMap.Name || !found {
+				continue
+			}
+			requested := v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[rollout.VersionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))}
+			if readsPlatform(deployment, configMap.Name) {
+				requested.Platform = configMap.Data[rollout.PlatformKey]
+			}
+			return &rollout.RequestedRelease{ConfigMap: configMap.Namespace + "/" + configMap.Name, ImagesJSON: images, ObservedRelease: requested}
+		}
 	}
-	mounted := func(volume corev1.Volume) bool { return volume.Name == releaseVolume && volume.ConfigMap != nil }
-	volumes := deployment.Spec.Template.Spec.Volumes
-	volume := slices.IndexFunc(volumes, mounted)
-	if volume < 0 {
-		return nil, nil
-	}
-	configMap, err := only[corev1.ConfigMap](slices.DeleteFunc(slices.Clone(c.configMaps), func(object *unstructured.Unstructured) bool {
-		return object.GetName() != volumes[volume].ConfigMap.Name
-	})...)
-	if err != nil || configMap == nil {
-		return nil, err
-	}
-	images, found := configMap.Data[rollout.ImagesKey]
-	if !found {
-		return nil, nil
-	}
-	requested := v1alpha1.ObservedRelease{Version: strings.TrimSpace(configMap.Data[rollout.VersionKey]), ImagesDigest: v1alpha1.Digest(digest.FromString(images))}
-	if readsPlatform(deployment, configMap.Name) {
-		requested.Platform = configMap.Data[rollout.PlatformKey]
-	}
-	return &rollout.RequestedRelease{ConfigMap: configMap.Namespace + "/" + configMap.Name, ImagesJSON: images, ObservedRelease: requested}, nil
+	return nil
 }
 
 // readsPlatform reports whether the installer reads its platform from the ConfigMap of the release, at its start.
@@ -215,86 +283,9 @@ func readsPlatform(deployment *appsv1.Deployment, configMap string) bool {
 	})
 }
 
-// decode returns the snapshot at a time.
-func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
-	from.Time, from.Cluster = now, &c.cluster
-	for _, object := range c.configMaps {
-		if object.GetName() == history.ConfigMapName {
-			record, err := only[corev1.ConfigMap](object)
-			if err != nil {
-				return from, err
-			}
-			from.History = history.Parse(record)
-		}
-	}
-	if from.ClusterAPI, err = only[v1alpha1.ClusterAPI](c.clusterAPIs...); err != nil {
-		return from, err
-	}
-	if from.Events, err = Decode[corev1.Event](c.events...); err != nil {
-		return from, err
-	}
-	if from.Installer, err = c.installer(); err != nil {
-		return from, err
-	}
-	if from.Requested, err = c.requested(from.Installer.Deployment); err != nil {
-		return from, err
-	}
-	for _, crd := range c.crds {
-		from.CRDs = append(from.CRDs, crd.Name)
-		if retained(crd) {
-			from.RetainedCRDs = append(from.RetainedCRDs, crd.Name)
-		}
-	}
-	for _, configMap := range c.revisions {
-		from.Revisions = append(from.Revisions, configMap.Name)
-	}
-	return from, nil
-}
-
-// installer returns the objects that run the installer: of the pods only its own, because the namespace may have others.
-func (c contents) installer() (from rollout.InstallerObjects, err error) {
-	from.Namespace = c.namespace
-	if from.Deployment, err = only[appsv1.Deployment](c.deployments...); err != nil {
-		return from, err
-	}
-	if from.Lease, err = only[coordinationv1.Lease](c.leases...); err != nil || from.Deployment == nil {
-		return from, err
-	}
-	selector, err := metav1.LabelSelectorAsSelector(from.Deployment.Spec.Selector)
-	if err != nil {
-		return from, fmt.Errorf("reading the selector of Deployment %s/%s: %w", from.Namespace, rollout.InstallerName, err)
-	}
-	from.Pods, err = Decode[corev1.Pod](slices.DeleteFunc(slices.Clone(c.pods), func(pod *unstructured.Unstructured) bool {
-		return !selector.Matches(labels.Set(pod.GetLabels()))
-	})...)
-	return from, err
-}
-
-// only returns the object of a list with at most one; nil if it is empty.
-func only[T any](objects ...*unstructured.Unstructured) (*T, error) {
-	decoded, err := Decode[T](objects...)
-	if err != nil || len(decoded) == 0 {
-		return nil, err
-	}
-	return &decoded[0], nil
-}
-
-// Decode converts objects into their Go type.
-func Decode[T any](objects ...*unstructured.Unstructured) ([]T, error) {
-	var decoded []T
-	for _, object := range objects {
-		var into T
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &into); err != nil {
-			return nil, fmt.Errorf("decoding %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
-		}
-		decoded = append(decoded, into)
-	}
-	return decoded, nil
-}
-
 // retained reports whether the installer retained a CRD when it removed its
 // version.
-func retained(crd *metav1.PartialObjectMetadata) bool {
+func retained(crd metav1.PartialObjectMetadata) bool {
 	_, owned := crd.Annotations[v1alpha1.OwnersAnnotation]
 	return v1alpha1.AllowsAdoption(crd.Annotations) && !owned
 }
@@ -305,4 +296,52 @@ func pointers[T any](items []T) []*T {
 		out[i] = &items[i]
 	}
 	return out
+}
+
+// findNamespace sets the namespace of the installer, unless the user has named it.
+func (c *Cluster) findNamespace(ctx context.Context) error {
+	if c.Namespace != "" {
+		return nil
+	}
+	openShift, err := c.IsOpenShift(ctx)
+	if err != nil {
+		return err
+	}
+	c.Namespace = v1alpha1.KubernetesNamespaces.Operator
+	if openShift {
+		c.Namespace = v1alpha1.OpenShiftNamespaces.Operator
+	}
+	return nil
+}
+
+// IsOpenShift reports whether the cluster is OpenShift, where the cluster version operator owns the release: the API server
+// serves the group of OpenShift's configuration. Every user may discover groups, but not read the objects in this one.
+// Errors are of type *AccessError.
+func (c *Cluster) IsOpenShift(ctx context.Context) (bool, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return false, &AccessError{Subject: "API server " + c.config.Host, Err: err, Permanent: true}
+	}
+	err = client.RESTClient().Get().AbsPath("/apis/" + configv1.GroupName).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, c.failed(clusterAPIs, "", err)
+	}
+	return true, nil
+}
+
+// ClusterAPI reads the ClusterAPI object. Errors are of type *AccessError.
+func (c *Cluster) ClusterAPI(ctx context.Context) (*v1alpha1.ClusterAPI, error) {
+	r := &reading{ctx: ctx, cluster: c}
+	found := list[v1alpha1.ClusterAPI](r, clusterAPIs, "", onlyCluster)
+	if r.failed != nil {
+		return nil, r.failed
+	}
+	if len(found) == 0 {
+		return nil, &AccessError{Subject: "API server " + c.config.Host, Err: fmt.Errorf("ClusterAPI %q does not exist", v1alpha1.ClusterAPIName), Permanent: true,
+			NextStep: "the installer creates it at its first start; capi-manifests status shows whether it runs"}
+	}
+	return &found[0], nil
 }

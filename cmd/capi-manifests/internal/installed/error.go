@@ -45,7 +45,7 @@ func explain(server string, resource schema.GroupVersionResource, namespace stri
 	failed := &AccessError{Subject: "API server " + server, Err: fmt.Errorf("reading %s: %w", describe(resource, namespace), err), Permanent: true}
 	switch {
 	case apierrors.IsForbidden(err):
-		failed.NextStep = "this command needs the verbs get, list and watch, as in ClusterRole cluster-reader of OpenShift, or view of other clusters"
+		failed.NextStep = "this command needs the verbs get and list, as in ClusterRole cluster-reader of OpenShift, or view of other clusters"
 	case apierrors.IsUnauthorized(err):
 		failed.Err = errors.New("invalid credentials in the kubeconfig (Unauthorized)")
 		failed.NextStep = "log in again, or select another --kubeconfig or --context"

@@ -3,11 +3,12 @@
 package installed
 
 import (
-	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -17,35 +18,7 @@ import (
 // Stored is a version with its objects, as its revision ConfigMaps store them.
 type Stored struct {
 	Namespace, Name string
-	// Created is the creation time of the revision ConfigMap.
-	Created metav1.Time
-	Set     operand.Set
-}
-
-// Versions reads the stored versions of a cluster, oldest first. Errors are of type *AccessError; those
-// about an invalid ConfigMap wrap a *revision.Error.
-func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := c.findNamespace(ctx); err != nil {
-		return nil, err
-	}
-	// The parts of a version are found by name; other ConfigMaps in the namespace
-	// are small.
-	list, err := c.objects.Resource(configMaps).Namespace(c.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, c.failed(configMaps, c.Namespace, err)
-	}
-	all, err := Decode[corev1.ConfigMap](pointers(list.Items)...)
-	if err != nil {
-		return nil, err
-	}
-	versions, err := VersionsIn(all)
-	if err != nil {
-		step := "delete the ConfigMap if it is corrupted; the installer recreates it"
-		return nil, &AccessError{Subject: "API server " + c.config.Host, Err: err, Permanent: true, NextStep: step}
-	}
-	return versions, nil
+	Set             operand.Set
 }
 
 // VersionsIn decodes the versions in ConfigMaps, in the order of their revision numbers.
@@ -67,8 +40,21 @@ func VersionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
 		if err != nil {
 			return nil, err
 		}
-		versions = append(versions, Stored{Namespace: all[i].Namespace, Name: name, Created: all[i].CreationTimestamp, Set: set})
+		versions = append(versions, Stored{Namespace: all[i].Namespace, Name: name, Set: set})
 	}
 	slices.SortFunc(versions, func(a, b Stored) int { return int(numbers[a.Name] - numbers[b.Name]) })
 	return versions, nil
+}
+
+// Decode converts objects into their Go type.
+func Decode[T any](objects ...*unstructured.Unstructured) ([]T, error) {
+	var decoded []T
+	for _, object := range objects {
+		var into T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &into); err != nil {
+			return nil, fmt.Errorf("decoding %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		}
+		decoded = append(decoded, into)
+	}
+	return decoded, nil
 }

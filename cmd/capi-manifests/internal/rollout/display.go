@@ -3,12 +3,9 @@
 package rollout
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -16,147 +13,42 @@ import (
 
 // Display shows the reports of a watch.
 type Display struct {
-	now func() time.Time
-	// draw shows the last report; fresh is true if it was not shown before. write shows an error that is retried. Both are called with the lock.
-	draw  func(fresh bool) error
-	write func(error)
-	end   func()
-
-	mu     sync.Mutex
-	report Report
-	// stop ends the goroutine that draws each second; nil if there is none.
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	// Show shows a report; it may equal the previous one.
+	Show func(Report) error
+	// Problem shows an error that is retried.
+	Problem func(error)
+	// Close ends the display; the last report stays visible.
+	Close func()
 }
 
-// Terminal is the output of a command, and the form of the text.
-type Terminal struct {
-	Out           io.Writer
-	Color, NoFold bool
-}
+// logPause is the shortest time between two lines of a log about a rollout in progress.
+const logPause = 10 * time.Second
 
-// NewDisplay returns the display for a format. Text on a terminal is redrawn in place; otherwise it has a line for each new fact.
-// problem writes the errors, except on a terminal: the screen shows them.
-func NewDisplay(to Terminal, format Format, problem func(error)) *Display {
-	d := &Display{now: time.Now, write: once(problem), end: func() {}}
-	switch {
-	case format != Text:
-		d.draw = d.documents(to.Out, format)
-	case term.Redraws(to.Out):
-		d.screen(to)
-	default:
-		d.draw = d.facts(to.Out)
-	}
-	return d
-}
-
-// NewPulse returns the display of a command that only waits: while the rollout is in progress, it writes the summary at once, and then when it
-// has changed, at most every ten seconds, and every minute otherwise.
-func NewPulse(out io.Writer, problem func(error)) *Display {
-	d := &Display{now: time.Now, write: once(problem), end: func() {}}
-	d.draw = d.pulse(out)
-	d.eachSecond()
-	return d
-}
-
-// Show shows a report; it may equal the previous one.
-func (d *Display) Show(report Report) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.report = report
-	return d.draw(true)
-}
-
-// Problem shows an error that is retried. It may be called concurrently.
-func (d *Display) Problem(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.write(fmt.Errorf("%w; retrying", err))
-}
-
-// once writes an error only if it differs from the previous one.
-func once(write func(error)) func(error) {
-	last := ""
-	return func(err error) {
-		if err.Error() != last {
-			last = err.Error()
-			write(err)
-		}
-	}
-}
-
-// Close ends the display; the last report stays visible.
-func (d *Display) Close() {
-	if d.stop != nil {
-		close(d.stop)
-		d.stopped.Wait()
-	}
-	d.end()
-}
-
-// eachSecond draws the last report each second until Close. The next report returns an error of the output.
-func (d *Display) eachSecond() {
-	d.stop = make(chan struct{})
-	d.stopped.Go(func() {
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-d.stop:
-				return
-			case <-ticker.C:
-				d.mu.Lock()
-				_ = d.draw(false)
-				d.mu.Unlock()
-			}
-		}
-	})
-}
-
-// pulse writes the summary now and then.
-func (d *Display) pulse(out io.Writer) func(bool) error {
-	written, at := "", time.Time{}
-	return func(bool) error {
-		now, summary := d.now(), d.report.Summary
-		since := now.Sub(at)
-		if d.report.State != RollingOut || since < 10*time.Second || summary == written && since < time.Minute {
+// NewLog returns a display for a pipe or a log: it writes a line with the time for each new fact, while the rollout is in progress at most
+// every ten seconds. problem writes the errors.
+func NewLog(out io.Writer, now func() time.Time, problem func(error)) Display {
+	var last Report
+	var at time.Time
+	written := ""
+	show := func(report Report) error {
+		if report.State == RollingOut && now().Sub(at) < logPause {
 			return nil
 		}
-		written, at = summary, now
-		_, err := fmt.Fprintln(out, now.UTC().Format(time.RFC3339), term.Printable(summary))
-		return err
-	}
-}
-
-// documents writes a document for each report that differs from the previous one.
-func (d *Display) documents(out io.Writer, format Format) func(bool) error {
-	var last Report
-	return func(bool) error {
-		if reflect.DeepEqual(d.report, last) {
-			return nil
-		}
-		last = d.report
-		var text bytes.Buffer
-		if err := last.Write(&text, format, d.now(), false, Layout{}); err != nil {
-			return err
-		}
-		_, err := out.Write(text.Bytes())
-		return err
-	}
-}
-
-// facts writes a line with the time for each new fact, for a pipe or a log.
-func (d *Display) facts(out io.Writer) func(bool) error {
-	var last Report
-	return func(bool) error {
-		for _, fact := range d.report.Changes(last) {
-			if _, err := fmt.Fprintln(out, d.now().UTC().Format(time.RFC3339), fact); err != nil {
+		for _, fact := range report.Changes(last) {
+			if _, err := fmt.Fprintln(out, now().UTC().Format(time.RFC3339), fact); err != nil {
 				return err
 			}
 		}
-		last = d.report
+		last, at = report, now()
 		return nil
 	}
+	once := func(err error) {
+		if text := err.Error(); text != written {
+			written = text
+			problem(fmt.Errorf("%w; retrying", err))
+		}
+	}
+	return Display{Show: show, Problem: once, Close: func() {}}
 }
 
 // The codes of a terminal that a screen uses; see ECMA-48 and ctlseqs(ms). The codes of a frame leave no state behind.
@@ -168,48 +60,31 @@ const (
 	endFrame    = "\x1b[J\x1b[?7h"
 )
 
-// screen redraws the report on the alternate screen of a terminal, in its size, after each report and each second, from the first report until
-// Close; this leaves the last report on the normal screen.
-func (d *Display) screen(to Terminal) {
-	problem, drawn := "", false
-	d.draw = func(fresh bool) error {
-		if fresh {
-			problem = ""
+// NewScreen returns a display that redraws each report, and errors below it, on the alternate screen of a terminal, in its size. Close
+// leaves the last report on the normal screen.
+func NewScreen(out io.Writer, color, noFold bool) Display {
+	var last Report
+	begin := enterScreen
+	draw := func(problem string) error {
+		width, height := term.Size(out)
+		var frame []string
+		for _, line := range last.frame(time.Now(), Layout{Width: width, NoFold: noFold}, height, problem) {
+			frame = append(frame, line.Paint(color)+endLine)
 		}
-		if !fresh && !drawn {
-			return nil
-		}
-		width, height := term.Size(to.Out)
-		var out strings.Builder
-		if !drawn {
-			out.WriteString(enterScreen)
-			drawn = true
-		}
-		out.WriteString(startFrame)
-		for i, line := range d.report.frame(d.now(), Layout{Width: width, NoFold: to.NoFold}, height, problem) {
-			if i > 0 {
-				out.WriteString("\r\n")
-			}
-			out.WriteString(line.Paint(to.Color) + endLine)
-		}
-		_, err := io.WriteString(to.Out, out.String()+endFrame)
+		_, err := io.WriteString(out, begin+startFrame+strings.Join(frame, "\r\n")+endFrame)
+		begin = ""
 		return err
 	}
-	d.write = func(err error) {
-		problem = d.now().Format(time.TimeOnly) + " " + term.Printable(err.Error())
-		_ = d.draw(false)
+	return Display{
+		Show:    func(report Report) error { last = report; return draw("") },
+		Problem: func(err error) { _ = draw(fmt.Sprintf("%s %v; retrying", time.Now().Format(time.TimeOnly), err)) },
+		Close: func() {
+			if begin == "" {
+				width, _ := term.Size(out)
+				fmt.Fprint(out, leaveScreen, last.Text(time.Now(), Layout{Width: width, NoFold: noFold}, color))
+			}
+		},
 	}
-	d.end = func() {
-		if !drawn {
-			return
-		}
-		width, _ := term.Size(to.Out)
-		fmt.Fprint(to.Out, leaveScreen)
-		for _, line := range d.report.Text(d.now(), Layout{Width: width, NoFold: to.NoFold}) {
-			fmt.Fprintln(to.Out, line.Paint(to.Color))
-		}
-	}
-	d.eachSecond()
 }
 
 // maxNotes is the largest number of lines of a problem.
@@ -217,10 +92,10 @@ const maxNotes = 3
 
 // frame returns the lines of a report for a terminal with a height: lines that do not fit are counted in the last line, above a problem.
 func (r Report) frame(now time.Time, layout Layout, height int, problem string) []Line {
-	lines := r.Text(now, layout)
+	lines := r.lines(now, layout)
 	var notes []Line
 	if problem != "" {
-		for _, note := range wrap(problem, layout.Width) {
+		for _, note := range wrap(term.Printable(problem), layout.Width) {
 			notes = append(notes, Line{{Text: note}})
 		}
 		notes = notes[:min(len(notes), maxNotes)]
@@ -232,11 +107,50 @@ func (r Report) frame(now time.Time, layout Layout, height int, problem string) 
 	return append(lines, notes...)
 }
 
-// StateError reports a rollout that is not at rest, for the exit code.
-type StateError struct {
-	State State
-	// Message is empty if the report explains the state.
-	Message string
+// Changes returns the facts of a report that are not in the previous one, a line
+// each, for logs. The first report is compared with the zero Report. Lines have no
+// times, because a passing time is not a new fact.
+func (r Report) Changes(previous Report) []string {
+	before := map[string]bool{}
+	for _, line := range previous.facts() {
+		before[line] = true
+	}
+	var changed []string
+	for _, line := range r.facts() {
+		if !before[line] {
+			changed = append(changed, term.Printable(line))
+		}
+	}
+	return changed
 }
 
-func (e *StateError) Error() string { return e.Message }
+// facts returns the report as lines without times. The summary comes last, because its counts change most often.
+func (r Report) facts() []string {
+	var lines []string
+	if r.Installer.Cause != "" {
+		lines = append(lines, fmt.Sprintf("installer: %s: %s", r.Installer.State, r.Installer.Cause))
+	}
+	for _, version := range r.Versions {
+		lines = append(lines, fmt.Sprintf("version %s: %s", version.Name, roleWords[version.Role]))
+		for _, phase := range version.Phases {
+			name := "version " + version.Name + ", phase " + phase.Name
+			lines = append(lines, fmt.Sprintf("%s: %s, %s", name, phase.State, countText(phase, version.removing())))
+			for _, waiting := range phase.WaitingFor {
+				lines = append(lines, name+" waits for "+strings.Join(nonEmpty(waiting.Object, waiting.Message), ": "))
+			}
+		}
+	}
+	for _, crd := range r.RetainedCRDs {
+		lines = append(lines, "retained CRD: "+crd)
+	}
+	for _, reverted := range r.Drift {
+		lines = append(lines, "reverted drift at "+reverted.Time.UTC().Format("15:04:05")+": "+reverted.Message)
+	}
+	for _, step := range r.NextSteps {
+		lines = append(lines, "next step: "+strings.Join(nonEmpty(step.Action, step.Cause), " Cause: "))
+	}
+	if r.State != "" {
+		lines = append(lines, stateWords[r.State]+": "+r.Summary)
+	}
+	return lines
+}

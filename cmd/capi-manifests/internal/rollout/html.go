@@ -18,8 +18,8 @@ import (
 //go:embed template/status.html.tmpl
 var htmlTemplate string
 
-// html writes the report as one self-contained page.
-func (r Report) html(out *bytes.Buffer, now time.Time) error {
+// HTML writes the report as one self-contained page. Durations end now.
+func (r Report) HTML(out *bytes.Buffer, now time.Time) error {
 	return page.Write(out, htmlTemplate, htmlFuncs(now), r)
 }
 
@@ -43,6 +43,18 @@ func htmlFuncs(now time.Time) template.FuncMap {
 		"signatures": func(r Report) section { return section{"Signatures", "signatures", r.signatureLines(all)} },
 		"names":      func(title, id string, names []string) section { return section{title, id, names} },
 	}
+}
+
+// percent returns the share of the ready objects of a phase. A phase without
+// objects is at 100 when it is complete.
+func percent(phase v1alpha1.Phase) int {
+	switch {
+	case phase.State == v1alpha1.PhaseComplete:
+		return 100
+	case phase.Objects == 0:
+		return 0
+	}
+	return int(100 * int64(phase.Ready) / int64(phase.Objects))
 }
 
 // section is a part of the page with a list of names.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rollout computes the report of capi-manifests status from the objects of a
-// cluster, and writes it as text, lines, JSON, YAML or HTML. It is pure: it has no
-// client and does not read the clock.
+// cluster, and writes it as text, lines or HTML. Only a screen reads the clock.
 package rollout
 
 import (

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/pagetest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -33,12 +34,12 @@ var now = time.Date(2026, 5, 4, 12, 10, 0, 0, time.UTC)
 func TestNew_Scenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txtar", scenario.AllBut("want", "lines"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
 		report := New(snapshotOf(t, archive))
-		if err := schematest.Validate(schema.Status, []byte(written(t, report, JSON, false))); err != nil {
+		if err := schematest.Validate(schema.Status, []byte(asJSON(t, report))); err != nil {
 			t.Error(err)
 		}
-		pagetest.Check(t, written(t, report, HTML, false))
+		pagetest.Check(t, asPage(t, report))
 		lines := strings.Join(report.Changes(Report{}), "\n") + "\n"
-		return []scenario.File{{Name: "want", Data: []byte(written(t, report, Text, false))}, {Name: "lines", Data: []byte(lines)}}
+		return []scenario.File{{Name: "want", Data: []byte(report.Text(now, Layout{}, false))}, {Name: "lines", Data: []byte(lines)}}
 	})
 }
 
@@ -71,10 +72,19 @@ func snapshotOf(t *testing.T, archive *scenario.Archive) (from Snapshot) {
 	return from
 }
 
-func written(t *testing.T, report Report, format Format, color bool) string {
+func asJSON(t *testing.T, report Report) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Write(&out, format, now, color, Layout{}); err != nil {
+	if err := term.EncodeJSON(&out, report); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func asPage(t *testing.T, report Report) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := report.HTML(&out, now); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -89,9 +99,8 @@ func everything(t *testing.T) Report {
 // TestReport_MatchesGoldenFiles compares with testdata/golden; UPDATE=1 rewrites the files.
 func TestReport_MatchesGoldenFiles(t *testing.T) {
 	report := everything(t)
-	for file, format := range map[string]Format{"status.json": JSON, "status.yaml": YAML, "status.html": HTML} {
-		scenario.Golden(t, "testdata/golden/"+file, written(t, report, format, false))
-	}
+	scenario.Golden(t, "testdata/golden/status.json", asJSON(t, report))
+	scenario.Golden(t, "testdata/golden/status.html", asPage(t, report))
 }
 
 // TestSchema_RejectsOtherData shows that the schema is strict.
@@ -175,19 +184,19 @@ func TestReport_HasNoControlCharacters(t *testing.T) {
 	for _, change := range report.Changes(Report{}) {
 		pagetest.CheckPrintable(t, strings.ReplaceAll(change, "\n", "\x00"))
 	}
-	for _, format := range []Format{Text, JSON, YAML, HTML} {
-		pagetest.CheckPrintable(t, written(t, report, format, false))
+	for _, text := range []string{report.Text(now, Layout{}, false), asJSON(t, report), asPage(t, report)} {
+		pagetest.CheckPrintable(t, text)
 	}
 }
 
 func TestText_ColorChangesNothingElse(t *testing.T) {
 	report := everything(t)
-	colored := written(t, report, Text, true)
-	plain := regexp.MustCompile(`(?m) *$`).ReplaceAllString(regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(colored, ""), "")
+	colored := report.Text(now, Layout{}, true)
+	plain := regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(colored, "")
 	if plain == colored {
 		t.Error("the text has no color")
 	}
-	if diff := cmp.Diff(written(t, report, Text, false), plain); diff != "" {
+	if diff := cmp.Diff(report.Text(now, Layout{}, false), plain); diff != "" {
 		t.Errorf("(-plain +colored):\n%s", diff)
 	}
 }
@@ -204,7 +213,7 @@ func TestHTML_ColorsHaveContrast(t *testing.T) {
 func TestHTML_EscapesText(t *testing.T) {
 	report := everything(t)
 	report.NextSteps[0].Cause = "<script>alert(1)</script>"
-	page := written(t, report, HTML, false)
+	page := asPage(t, report)
 	pagetest.Check(t, page)
 	for _, landmark := range []string{"&lt;script&gt;alert(1)", "<header", "<main", "<footer", `<html lang="en">`, `scope="col"`, `scope="row"`, "prefers-color-scheme: dark", "@media print"} {
 		if !strings.Contains(page, landmark) {
@@ -224,7 +233,7 @@ func TestEvents_NewestFirst(t *testing.T) {
 	if len(report.Drift) != 8 || report.Drift[0].Message != "minute 7" {
 		t.Errorf("got %v", report.Drift)
 	}
-	text := written(t, report, Text, false)
+	text := report.Text(now, Layout{}, false)
 	if !strings.Contains(text, "60s ago: minute 7") || !strings.Contains(text, "3 older events; -o json lists all") || strings.Contains(text, "minute 2\n") {
 		t.Errorf("got\n%s", text)
 	}
