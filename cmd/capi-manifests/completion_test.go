@@ -25,40 +25,6 @@ func completions(t *testing.T, words ...string) []string {
 	return found
 }
 
-func TestCompletion_SourcesFromImagesJSONAndFiles(t *testing.T) {
-	t.Chdir(t.TempDir())
-	aws, core := "quay.io/example/aws@sha256:"+strings.Repeat("a", 64), "quay.io/example/core@sha256:"+strings.Repeat("c", 64)
-	if got := completions(t, "inspect", ""); !slices.Equal(got, []string{":0"}) {
-		t.Errorf("without images.json: got completions %q, want none, so that the shell completes files", got)
-	}
-	if err := os.WriteFile("images.json", []byte(`{"aws": "`+aws+`", "core": "`+core+`"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll("quay.io/mine", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for begun, want := range map[string][]string{
-		"":                  {aws, core, "images.json", "quay.io/", ":4"},
-		"quay.io/example/c": {core, ":4"},
-		"quay.io/m":         {":0"},
-	} {
-		if got := completions(t, "inspect", begun); !slices.Equal(got, want) {
-			t.Errorf("completions of %q: got %q, want %q", begun, got, want)
-		}
-	}
-	for _, words := range [][]string{{"tree", "quay.io/example/c"}, {"rbac", aws, "quay.io/example/c"}, {"pack", "quay.io/example/c"}, {"pack", "x", "--base", "quay.io/example/c"}} {
-		if got := completions(t, words...); !slices.Equal(got, []string{core, ":4"}) {
-			t.Errorf("completions of %q: got %q", words, got)
-		}
-	}
-	if got := completions(t, "plan", "--image", ""); !slices.Equal(got, []string{"aws=", "core=", ":6"}) {
-		t.Errorf("completions of the name of an override: got %q", got)
-	}
-	if got := completions(t, "inspect", "quay.io/x", ""); !slices.Equal(got, []string{":4"}) {
-		t.Errorf("completions of a second source: got %q", got)
-	}
-}
-
 func TestCompletion_RuleIDs(t *testing.T) {
 	if got := completions(t, "explain", "installer/no-s"); !slices.Contains(got, "installer/no-secret") {
 		t.Errorf("got %q", got)

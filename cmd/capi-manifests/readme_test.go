@@ -54,7 +54,7 @@ func TestREADME_ExamplesWork(t *testing.T) {
 	})
 }
 
-// examples returns the lines of a page that begin with capi-manifests as a script. Lines in blocks without sh need a cluster with
+// examples returns the lines of a page that begin with capi-manifests or mv as a script. Lines in blocks without sh need a cluster with
 // the installer.
 func examples(t *testing.T, page string) (script string) {
 	t.Helper()
@@ -65,8 +65,15 @@ func examples(t *testing.T, page string) (script string) {
 	for _, block := range strings.Split(string(content), "\n```sh\n")[1:] {
 		block, _, _ = strings.Cut(block, "\n```")
 		for line := range strings.Lines(block + "\n") {
-			if strings.HasPrefix(line, "capi-manifests ") {
-				script += "exec " + line
+			line, file, redirects := strings.Cut(strings.TrimSpace(line), " > ")
+			switch {
+			case strings.HasPrefix(line, "mv "):
+				script += line + "\n"
+			case strings.HasPrefix(line, "capi-manifests "):
+				script += "exec " + line + "\n"
+				if redirects {
+					script += "cp stdout " + file + "\n"
+				}
 			}
 		}
 	}

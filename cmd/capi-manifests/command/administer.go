@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ an uninstall proceed while it is paused.`,
 		long:    "Resume the installer: it rolls out the requested release and reverts drift again.",
 		example: "  # End a pause\n  capi-manifests resume",
 		patches: mode(v1alpha1.Managed, "The installer is resumed; capi-manifests status shows the progress.")},
-	{use: "unmanage CRD...", short: "Take CRDs away from the installer", args: cli.AtLeastOneArg("CRD, a name such as clusters.cluster.x-k8s.io"),
+	{use: "unmanage CRD...", short: "Take CRDs away from the installer", args: cli.Args(1, math.MaxInt, "CRD, a name such as clusters.cluster.x-k8s.io"),
 		long: `Take CRDs away from the installer: it neither modifies nor deletes them, also not in an uninstall, and
 only checks that they are compatible with the providers. --undo gives them back. "capi-manifests status" reports a name
 that misspells a CRD of the cluster: the installer still manages that CRD.`,
@@ -80,7 +81,7 @@ all without arguments.`,
   capi-manifests override --undo`,
 		undo:    "remove the overrides of the arguments, KEY or KEY=IMAGE, or all",
 		patches: override},
-	{use: "rollback [VERSION]", short: "Return to an earlier installed version", args: cli.AtMostOneArg,
+	{use: "rollback [VERSION]", short: "Return to an earlier installed version", args: cli.Args(0, 1, ""),
 		long: `Return to the images.json and the release-version of an earlier version, as the history has recorded them: of a version
 or release by its name, or else of the version that was installed last before the requested one. The installer then installs
 a new version with the same content.

@@ -111,13 +111,12 @@ type diffOptions struct {
 func newDiff() *cobra.Command {
 	options := diffOptions{}
 	cmd := &cobra.Command{
-		Use:               "diff A B",
-		Short:             "Compare two releases, images or bundles",
-		Long:              diffLong,
-		Example:           diffExample,
-		Args:              cli.ExactArgs("A", "B"),
-		ValidArgsFunction: cli.CompleteTwo,
-		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
+		Use:     "diff A B",
+		Short:   "Compare two releases, images or bundles",
+		Long:    diffLong,
+		Example: diffExample,
+		Args:    cli.Args(2, 2, "the pair A B, two releases, images or bundles"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
 	}
 	options.sources.register(cmd)
 	flags := cmd.Flags()

@@ -58,7 +58,7 @@ func knownRule(cmd *cobra.Command, args []string) error {
 	case len(args) == 0, len(args) == 1 && (slices.Contains(rulebook.IDs(), args[0]) || len(rulebook.InGroup(args[0])) > 0):
 		return nil
 	case len(args) > 1:
-		return cli.AtMostOneArg(cmd, args)
+		return cli.Args(0, 1, "")(cmd, args)
 	}
 	const few = 5
 	unlike := func(id string) bool { return !strings.Contains(id, args[0]) && text.EditDistance(id, args[0]) > 2 }

@@ -36,12 +36,11 @@ const extractExample = `  # Extract the bundle that a cluster would read
 func newExtract() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:               "extract SOURCE",
-		Short:             "Write the bundle of an image to a directory",
-		Long:              extractLong,
-		Example:           extractExample,
-		Args:              cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
-		ValidArgsFunction: cli.CompleteSource,
+		Use:     "extract SOURCE",
+		Short:   "Write the bundle of an image to a directory",
+		Long:    extractLong,
+		Example: extractExample,
+		Args:    cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.Required(cmd, "output-dir"); err != nil {
 				return err

@@ -37,12 +37,11 @@ func newInspect() *cobra.Command {
 	var manifests bool
 	var signatures signatureFlags
 	cmd := &cobra.Command{
-		Use:               "inspect SOURCE",
-		Short:             "Show the contents of a bundle or image",
-		Long:              inspectLong,
-		Example:           inspectExample,
-		Args:              cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
-		ValidArgsFunction: cli.CompleteSource,
+		Use:     "inspect SOURCE",
+		Short:   "Show the contents of a bundle or image",
+		Long:    inspectLong,
+		Example: inspectExample,
+		Args:    cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if manifests && format != cli.Table {
 				return cli.WrongUsage(errors.New("--manifests and -o cannot be used together"))

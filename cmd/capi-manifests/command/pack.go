@@ -25,7 +25,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
 const packLong = `Append one layer with the bundle to a base image, or build an image that holds only the
@@ -56,9 +55,6 @@ const packExample = `  # Append to the provider's image, for each of its platfor
   # Use the time of the last commit, and print only the digest
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 --quiet
 
-  # Sign the pushed image
-  capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 --sign cosign.key --passphrase-file passphrase
-
   # Print the entry of images.json
   capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 -o json | jq '{"aws-cluster-api-controllers": .reference}'`
 
@@ -67,20 +63,18 @@ type packFlags struct {
 	base, basePlatform, push    string
 	outputLayout, outputArchive string
 	quiet                       bool
-	signer                      signer
 	format                      cli.Output
 }
 
 func newPack() *cobra.Command {
 	f := &packFlags{}
 	cmd := &cobra.Command{
-		Use:               "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
-		Short:             "Pack a bundle into an image",
-		Long:              packLong,
-		Example:           packExample,
-		Args:              cli.OneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
-		ValidArgsFunction: cli.CompleteSource,
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Use:     "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
+		Short:   "Pack a bundle into an image",
+		Long:    packLong,
+		Example: packExample,
+		Args:    cli.OneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	set := cmd.Flags()
 	set.StringVar(&f.base, "base", "", "base image, OCI layout or archive (default an image that holds only the bundle)")
@@ -89,10 +83,8 @@ func newPack() *cobra.Command {
 	set.StringVar(&f.outputLayout, "output-layout", "", "output `directory` for an OCI layout; an existing layout is replaced")
 	set.StringVar(&f.outputArchive, "output-archive", "", "output `file` for an OCI archive (a tar of an OCI layout), for \"podman load\" and \"skopeo copy oci-archive:\"")
 	set.BoolVarP(&f.quiet, "quiet", "q", false, "output of the digest only")
-	f.signer.register(set, "sign")
 	f.format.Register(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("base", cli.CompleteSources) // the flags exist
-	_ = cmd.MarkFlagDirname("output-layout")
+	_ = cmd.MarkFlagDirname("output-layout") // the flags exist
 	_ = cmd.MarkFlagFilename("output-archive", "tar")
 	return cmd
 }
@@ -110,10 +102,6 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	if err != nil {
 		return err
 	}
-	key, err := f.signingKey()
-	if err != nil {
-		return err
-	}
 	bundle, err := source.OnlyBundle(ctx, stderr, src, "pack")
 	if err != nil {
 		return err
@@ -124,11 +112,6 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	}
 	if err := f.deliver(ctx, stderr, target, packed); err != nil {
 		return err
-	}
-	if key != nil {
-		if err := f.sign(ctx, stderr, key, *target, packed); err != nil {
-			return err
-		}
 	}
 	return f.format.Write(cmd.OutOrStdout(), packed, func(w *bytes.Buffer) {
 		if packed.Reference != "" && !f.quiet {
@@ -207,9 +190,6 @@ func (f *packFlags) parse() (target *name.Tag, platform *v1.Platform, err error)
 			errs = append(errs, fmt.Errorf("invalid --base-platform %q: want a platform such as linux/amd64", f.basePlatform))
 		}
 	}
-	if f.signer.keyFile != "" && f.push == "" {
-		errs = append(errs, errors.New("--sign requires --push: signatures are stored in the registry of the image"))
-	}
 	if f.quiet && f.format != cli.Table {
 		errs = append(errs, fmt.Errorf("--quiet and -o %s cannot be used together", &f.format))
 	}
@@ -248,26 +228,5 @@ func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.
 	}
 	packed.Reference = target.Context().Digest(packed.Digest).Name()
 	fmt.Fprintf(stderr, "pushed %s\n", target.Name())
-	return nil
-}
-
-// signingKey reads the key of --sign; nil without the flag.
-func (f *packFlags) signingKey() (*signature.Key, error) {
-	if f.signer.keyFile == "" {
-		return nil, nil
-	}
-	return f.signer.key()
-}
-
-// sign signs the pushed image.
-func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.Key, target name.Tag, packed *publish.Packed) error {
-	digests, err := publish.Digests(packed.Image)
-	if err != nil {
-		return err
-	}
-	if packed.Signatures, err = publish.Sign(ctx, key, target, f.signer.identity, digests); err != nil {
-		return err
-	}
-	fmt.Fprintf(stderr, "signed %s\n", packed.Reference)
 	return nil
 }

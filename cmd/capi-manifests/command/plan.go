@@ -101,7 +101,8 @@ func newPlan() *cobra.Command {
 		Args:    onlyFlags,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.registerRelease(cmd)
+	f.registerImages(cmd)
+	cmd.Flags().StringVar(&f.release, "release-version", "", "`version` of the release, such as 4.22.0")
 	f.format.Register(cmd, string(cli.HTML))
 	cmd.Flags().StringVar(&f.cluster, "against", "", "`kubeconfig` of a cluster to compare with; nothing is written")
 	f.signatures.register(cmd, "whose verdicts on the images are shown; if it is given, an image that it does not accept is an error")
@@ -117,14 +118,7 @@ func onlyFlags(cmd *cobra.Command, args []string) error {
 	return cli.NoArgs(cmd, args)
 }
 
-// registerRelease adds the flags for a release and its cluster.
-func (f *planFlags) registerRelease(cmd *cobra.Command) {
-	f.registerImages(cmd)
-	cmd.Flags().StringVar(&f.release, "release-version", "", "`version` of the release, such as 4.22.0")
-}
-
-// registerImages is registerRelease without the flag for the version of the
-// release.
+// registerImages adds the flags for the images of a release, and for its cluster.
 func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "", "`file` with the images of the release; - is stdin")
@@ -135,7 +129,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied")
 	set.StringSliceVar(&f.providersNamespaces, "providers-namespace", nil, "`namespace` of providers, as in the arguments of the installer: first the default one; may be repeated (default the one of the bundles and those in the settings)")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
-	f.registerOverrides(cmd)
+	set.StringArrayVar(&f.overrides, "image", nil, "`name=image` override or addition to images.json, as in spec.imageOverrides; tags are resolved; may be repeated")
 	cli.CompletePlatform(cmd)
 	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
 	_ = cmd.MarkFlagDirname("cache-dir")
@@ -296,11 +290,6 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	return name, number, set, results, err
 }
 
-func (f *planFlags) registerOverrides(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.overrides, "image", nil, "`name=image` override or addition to images.json, as in spec.imageOverrides; tags are resolved; may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("image", cli.CompleteOverride) // the flag exists
-}
-
 // renderRelease returns the components of the cluster, and the bundles of all images of the release.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
 	settings, err := release.ReadSettings(f.settings)
@@ -323,7 +312,7 @@ func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 		_, _, err := revision.Next(nil, f.release)
 		errs = append(errs, err)
 	}
-	if f.objects && f.format != cli.JSON && f.format != cli.YAML { // only plan has the flag
+	if f.objects && f.format != cli.JSON && f.format != cli.YAML {
 		errs = append(errs, errors.New("--objects requires -o yaml or -o json"))
 	}
 	return variables, cli.WrongUsage(errs...)

@@ -67,13 +67,12 @@ type rbacFlags struct {
 func newRBAC() *cobra.Command {
 	f := &rbacFlags{}
 	cmd := &cobra.Command{
-		Use:               "rbac [SOURCE...]",
-		Short:             "Write the least role for installing bundles",
-		Long:              rbacLong,
-		Example:           rbacExample,
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: cli.CompleteSources,
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		Use:     "rbac [SOURCE...]",
+		Short:   "Write the least role for installing bundles",
+		Long:    rbacLong,
+		Example: rbacExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.registerImages(cmd)
 	f.format.Register(cmd)

@@ -82,7 +82,7 @@ func New(version string) *cobra.Command {
 		addGroup(root, cluster, c.command())
 	}
 	addGroup(root, author, newGenerate(), newTransforms(), newValidate(v.Version), newExplain(), newPack(), newSign(), newInspect(), newExtract())
-	addGroup(root, engineer, newImages(), newMirror(), newPlan(), newSettings(), newTree(), newDiff(), newRBAC())
+	addGroup(root, engineer, newImages(), newMirror(), newPlan(), newSettings(), newDiff(), newRBAC())
 	root.AddCommand(newVersion(v))
 	root.SetHelpCommand(newHelp(root))
 	return root

@@ -4,6 +4,7 @@ package command
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -32,12 +33,11 @@ const settingsExample = `  # List the settings of a provider
 func newSettings() *cobra.Command {
 	var format cli.Output
 	cmd := &cobra.Command{
-		Use:               "settings SOURCE...",
-		Short:             "List what can be set for the providers of a release",
-		Long:              settingsLong,
-		Example:           settingsExample,
-		Args:              cli.AtLeastOneArg("SOURCE, an images.json, an image, an OCI layout, an archive or a directory"),
-		ValidArgsFunction: cli.CompleteSources,
+		Use:     "settings SOURCE...",
+		Short:   "List what can be set for the providers of a release",
+		Long:    settingsLong,
+		Example: settingsExample,
+		Args:    cli.Args(1, math.MaxInt, "SOURCE, an images.json, an image, an OCI layout, an archive or a directory"),
 		RunE: func(cmd *cobra.Command, sources []string) error {
 			all, err := report.SettableIn(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), sources)
 			if err != nil {

@@ -86,7 +86,7 @@ func knownTransform(cmd *cobra.Command, args []string) error {
 	case len(args) == 0, len(args) == 1 && slices.Contains(transformNames(), args[0]):
 		return nil
 	case len(args) > 1:
-		return cli.AtMostOneArg(cmd, args)
+		return cli.Args(0, 1, "")(cmd, args)
 	}
 	return cli.WrongUsage(fmt.Errorf("unknown transform %q: want one of %s", args[0], strings.Join(transformNames(), ", ")))
 }

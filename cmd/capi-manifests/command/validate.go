@@ -141,13 +141,12 @@ type validateOptions struct {
 func newValidate(version string) *cobra.Command {
 	options := validateOptions{version: version, least: contract.Info}
 	cmd := &cobra.Command{
-		Use:               "validate SOURCE",
-		Short:             "Validate a bundle against the provider rules",
-		Long:              validateLong,
-		Example:           validateExample,
-		Args:              cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
-		ValidArgsFunction: cli.CompleteSource,
-		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
+		Use:     "validate SOURCE",
+		Short:   "Validate a bundle against the provider rules",
+		Long:    validateLong,
+		Example: validateExample,
+		Args:    cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
 	cli.RegisterFormat(cmd, &options.format, findings.Formats, "findings")

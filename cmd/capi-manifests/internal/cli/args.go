@@ -17,7 +17,6 @@ var answers = map[string]string{
 	"upgrade": "change images.json and release-version, and apply them again; capi-manifests status --wait waits for the rollout",
 	"get":     "kubectl get clusterapi cluster, or capi-manifests status",
 	"logs":    "kubectl logs deployment/capi-installer, in the namespace of the installer",
-	"trace":   "capi-manifests tree images.json lists the objects of each image",
 }
 
 // KnownCommand rejects unknown commands, and suggests similar commands or the way to the same end.
@@ -35,20 +34,22 @@ func KnownCommand(cmd *cobra.Command, args []string) error {
 	return &UsageError{err}
 }
 
-// OneArg requires exactly one argument. usage is its name and description: "SOURCE,
-// an image or a directory".
-func OneArg(usage string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+// Args requires a number of arguments. usage is their name and description: "SOURCE, an image or a directory".
+func Args(least, most int, usage string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
 		switch {
-		case len(args) == 0:
+		case len(args) < least:
 			name, is, _ := strings.Cut(usage, ", ")
 			return &UsageError{fmt.Errorf("%s is required: %s", name, is)}
-		case len(args) > 1:
-			return &UsageError{fmt.Errorf("accepts 1 arg(s), received %d: %s; want %s", len(args), strings.Join(args, " "), usage)}
+		case len(args) > most:
+			return &UsageError{fmt.Errorf("accepts at most %d arg(s), received %d: %s", most, len(args), strings.Join(args, " "))}
 		}
 		return nil
 	}
 }
+
+// OneArg requires exactly one argument, with a usage as in Args.
+func OneArg(usage string) cobra.PositionalArgs { return Args(1, 1, usage) }
 
 // NoArgs rejects arguments.
 func NoArgs(cmd *cobra.Command, args []string) error {
@@ -56,35 +57,6 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 		return &UsageError{fmt.Errorf("accepts no arguments, received %s", strings.Join(args, " "))}
 	}
 	return nil
-}
-
-// ExactArgs requires one argument for each name.
-func ExactArgs(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != len(names) {
-			return &UsageError{fmt.Errorf("accepts %d arg(s), %s, received %d", len(names), strings.Join(names, " and "), len(args))}
-		}
-		return nil
-	}
-}
-
-// AtMostOneArg rejects further arguments.
-func AtMostOneArg(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return &UsageError{fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " "))}
-	}
-	return nil
-}
-
-// AtLeastOneArg requires arguments. usage is their name and description, as in OneArg.
-func AtLeastOneArg(usage string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			name, is, _ := strings.Cut(usage, ", ")
-			return &UsageError{fmt.Errorf("%s is required: %s", name, is)}
-		}
-		return nil
-	}
 }
 
 // Required returns an error for every flag of names that is empty.

@@ -48,6 +48,21 @@ func (c Choice[T]) Register(cmd *cobra.Command, name, shorthand, usage string) {
 	CompleteFixed(cmd, name, c.Texts...)
 }
 
+// CompleteFixed completes the value of a flag from the given ones.
+func CompleteFixed(cmd *cobra.Command, flag string, values ...string) {
+	// The only error is an unknown flag.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// CompletePlatform completes the flag --platform.
+func CompletePlatform(cmd *cobra.Command) {
+	var platforms []string
+	for _, platform := range contract.Platforms {
+		platforms = append(platforms, string(platform))
+	}
+	CompleteFixed(cmd, "platform", platforms...)
+}
+
 // RegisterFormat adds the flag --output with the formats of a report, such as "findings". The zero value is the format text.
 func RegisterFormat[F ~string](cmd *cobra.Command, format *F, formats []string, report string) {
 	list := strings.Join(formats, ", ")

@@ -3,10 +3,8 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// FlagError suggests similar flags for an unknown one.
+// FlagError suggests the nearest flag for an unknown one.
 func FlagError(cmd *cobra.Command, err error) error {
 	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
 		name := unknown.GetSpecifiedName()
@@ -23,34 +21,13 @@ func FlagError(cmd *cobra.Command, err error) error {
 			name = shorthands
 		}
 		name, _, _ = strings.Cut(name, "=")
-		if like := flagsLike(cmd, name); len(like) > 0 {
-			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+		var flags []string
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) { flags = append(flags, flag.Name) })
+		if nearest := text.Nearest(name, flags); nearest != "" {
+			err = fmt.Errorf("%w; did you mean --%s?", err, nearest)
 		}
 	}
 	return &UsageError{err}
-}
-
-// flagsLike returns the flags whose name contains name, is contained in it, or differs in at most two letters, best first.
-func flagsLike(cmd *cobra.Command, name string) []string {
-	const most = 3
-	type match struct {
-		flag     string
-		distance int
-	}
-	var matches []match
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		distance := text.EditDistance(name, flag.Name)
-		part := len(name) > 2 && (strings.Contains(flag.Name, name) || strings.Contains(name, flag.Name))
-		if distance <= 2 || part {
-			matches = append(matches, match{"--" + flag.Name, distance})
-		}
-	})
-	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(a.distance, b.distance) })
-	var like []string
-	for _, m := range matches[:min(len(matches), most)] {
-		like = append(like, m.flag)
-	}
-	return like
 }
 
 // DoubleDashes adds a dash to long flags that have only one, such as

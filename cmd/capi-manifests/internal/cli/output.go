@@ -6,11 +6,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -84,18 +81,4 @@ func encodeYAML(out *bytes.Buffer, data any) error {
 	encoded, err := yaml.JSONToYAML(escaped.Bytes())
 	out.Write(encoded)
 	return err
-}
-
-// ReplaceFile writes a file at once: readers see the old content or the new one.
-func ReplaceFile(name string, content []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
-	}
-	defer os.Remove(temp.Name()) // not found after the rename
-	_, err = temp.Write(content)
-	if err := errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
-	}
-	return os.Rename(temp.Name(), name)
 }

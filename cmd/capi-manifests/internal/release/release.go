@@ -102,15 +102,10 @@ func ReadFile(file string, stdin io.Reader) ([]byte, error) {
 
 // Pull reads the bundles of all images. It writes the progress to stderr.
 func (s Source) Pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
-	progress := term.NewProgress(stderr, distinct(images))
 	store, registry := &cache.Store{Dir: s.CacheDir}, source.Registry()
 	registry.Layers = store
-	pulled := extractor.Images{Images: images, Fetcher: &term.Reporting{
-		Fetcher:  &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)},
-		Progress: progress,
-	}}
-	results, err := pulled.Results(ctx)
-	progress.End()
+	progress := term.NewProgress(stderr, distinct(images), &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)})
+	results, err := extractor.Images{Images: images, Fetcher: progress}.Results(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the images: %w", err)
 	}

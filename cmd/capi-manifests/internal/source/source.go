@@ -58,9 +58,7 @@ func Bundles(ctx context.Context, stderr io.Writer, source string) ([]extractor.
 	if err != nil {
 		return nil, source, err
 	}
-	progress := term.NewProgress(stderr, 1)
-	bundles, err := progress.Fetch(ctx, &remote.Registry{Client: client}, reference)
-	progress.End()
+	bundles, err := term.NewProgress(stderr, 1, &remote.Registry{Client: client}).Fetch(ctx, reference)
 	return requireBundle(bundles, reference, err)
 }
 

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vbauerster/mpb/v8"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -18,14 +16,21 @@ import (
 
 func TestProgress_LineForEachImage(t *testing.T) {
 	var out strings.Builder
-	p := NewProgress(&out, 2)
-	meter := &fetch.Meter{}
-	meter.Requests.Store(3)
-	meter.Received.Store(412 << 10)
-	meter.Size.Store(78 << 20)
-	p.step("example.com/a", meter, nil)
-	p.step("example.com/b", &fetch.Meter{}, errors.New("gone"))
-	p.End()
+	p := NewProgress(&out, 2, fetching(func(ctx context.Context, reference string) error {
+		if reference == "example.com/b" {
+			return errors.New("gone")
+		}
+		meter := fetch.MeterOf(ctx)
+		meter.Requests.Store(3)
+		meter.Received.Store(412 << 10)
+		meter.Size.Store(78 << 20)
+		return nil
+	}))
+	_, errA := p.Fetch(t.Context(), "example.com/a")
+	_, errB := p.Fetch(t.Context(), "example.com/b")
+	if errA != nil || errB == nil {
+		t.Errorf("got %v, %v", errA, errB)
+	}
 	p.Summary([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
 	want := "[1/2] read example.com/a: 412 KiB of 78 MiB, 3 requests\n[2/2] FAILED example.com/b: nothing fetched\nread 2 images in 0s: 2 bundles, 1 image failed\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -33,35 +38,10 @@ func TestProgress_LineForEachImage(t *testing.T) {
 	}
 }
 
-func TestProgress_BarsOnATerminal(t *testing.T) {
-	var out strings.Builder
-	p := NewProgress(&out, 1)
-	p.bars = mpb.New(mpb.WithOutput(&out), mpb.WithAutoRefresh(), mpb.WithRefreshRate(10*time.Millisecond))
-	shown := make(chan struct{})
-	_, err := p.Fetch(t.Context(), fetching(func(ctx context.Context) {
-		meter := fetch.MeterOf(ctx)
-		meter.Requests.Store(1)
-		meter.Received.Store(500)
-		meter.Size.Store(1000)
-		time.AfterFunc(300*time.Millisecond, func() { close(shown) })
-		<-shown
-	}), "example.com/a@sha256:"+strings.Repeat("5", 64))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.End()
-	for _, want := range []string{"[=", "500 B of 1.0 KiB, 1 request example.com/a@sha256:555555555555\n", "[1/1] read example.com/a@sha256:" + strings.Repeat("5", 64) + ": 500 B of 1.0 KiB, 1 request\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in %q", want, out.String())
-		}
-	}
-}
+type fetching func(context.Context, string) error
 
-type fetching func(context.Context)
-
-func (f fetching) Fetch(ctx context.Context, _ string) ([]extractor.Bundle, error) {
-	f(ctx)
-	return nil, nil
+func (f fetching) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
+	return nil, f(ctx, reference)
 }
 
 func TestBytesText(t *testing.T) {
