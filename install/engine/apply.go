@@ -142,7 +142,7 @@ func (a application) desired(ctx context.Context, phase revision.Phase) ([]*unst
 	objects := make([]*unstructured.Unstructured, len(phase.Objects))
 	for i, obj := range phase.Objects {
 		var err error
-		if objects[i], err = a.left(ctx, asApplied(obj)); err != nil {
+		if objects[i], err = a.left(ctx, revision.Applied(obj)); err != nil {
 			return nil, err
 		}
 	}

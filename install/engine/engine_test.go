@@ -59,7 +59,7 @@ func TestAsApplied(t *testing.T) {
 		"another role":        {object(nil, map[string]any{"rules": rules}), object(nil, map[string]any{"rules": rules})},
 	} {
 		before := test.manifest.DeepCopy()
-		got := asApplied(test.manifest)
+		got := revision.Applied(test.manifest)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

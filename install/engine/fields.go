@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/fieldset"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -52,14 +53,10 @@ func (a application) takeOver(ctx context.Context, phase revision.Phase, objects
 // conflict.
 func (a application) takeOverObject(ctx context.Context, owner string, desired *unstructured.Unstructured) error {
 	live, err := orNil(ReferenceTo(desired).Read(ctx, a.Reader))
-	if err != nil || live == nil || a.how.Older == nil {
+	if err != nil || live == nil {
 		return err
 	}
-	older, err := a.older(owner, desired, live)
-	if err != nil || older == nil {
-		return err
-	}
-	takeover, err := a.schemas.Takeover(live, older, desired, a.rev.Ignored)
+	takeover, err := a.Upgrade(a.rev, a.how.Older).Takeover(owner, live, desired)
 	if err != nil || takeover == nil {
 		return err
 	}
@@ -81,34 +78,7 @@ func (a application) takeOverObject(ctx context.Context, owner string, desired *
 	return nil
 }
 
-// older returns an object as the version has applied it that owns the live object; nil if no other version owns it, or that version is unknown
-// or has the same object.
-func (a application) older(owner string, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	controller, found := a.Owners.GetController(live)
-	if !found || !isVersion(controller) || controller.Name == owner {
-		return nil, nil
-	}
-	number, err := revision.Number(controller.Name)
-	if err != nil || a.shared(desired, number) {
-		return nil, err
-	}
-	if older := a.how.Older(number)[object.IdentityOf(desired)]; older != nil {
-		return asApplied(older), nil
-	}
-	return nil, nil
-}
-
-// Upgraded returns a live object as the apply of an object of the revision would leave it; nil if a plain apply shows it, because the installer
-// takes over no field. older is as in Apply. The objects are not changed.
-func (e *Engine) Upgraded(rev Revision, older func(number int64) map[object.Identity]*unstructured.Unstructured, desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	a := application{Engine: e, rev: rev, how: Apply{Older: older}, shared: sharedWith(rev, older)}
-	before, err := a.older("", desired, live)
-	if err != nil || before == nil {
-		return nil, err
-	}
-	takeover, err := e.schemas.Takeover(live, before, asApplied(desired), rev.Ignored)
-	if err != nil || takeover == nil {
-		return nil, err
-	}
-	return takeover.Upgraded()
+// Upgrade returns the upgrade to a revision. older is as in Apply.
+func (e *Engine) Upgrade(rev Revision, older func(number int64) map[object.Identity]*unstructured.Unstructured) fieldset.Upgrade {
+	return fieldset.Upgrade{Schemas: e.schemas, Namespace: e.Owners.Namespace, Older: older, Ignored: rev.Ignored}
 }

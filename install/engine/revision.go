@@ -108,20 +108,6 @@ func reversed(phase revision.Phase) revision.Phase {
 	return phase
 }
 
-// asApplied returns a copy of an object without the adopt-existing annotation (only the
-// installer reads it) and without the rules of an aggregated ClusterRole (the aggregation
-// controller writes them).
-func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
-	out := obj.DeepCopy()
-	if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
-		unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
-	}
-	if _, aggregated := obj.Object["aggregationRule"]; aggregated {
-		delete(out.Object, "rules")
-	}
-	return out
-}
-
 // ReferenceTo returns the reference to an object.
 func ReferenceTo(obj client.Object) Reference {
 	return Reference{Identity: object.IdentityOf(obj), APIVersion: obj.GetObjectKind().GroupVersionKind().Version}

@@ -12,8 +12,38 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
+
+// Upgrade applies objects that older versions have applied.
+type Upgrade struct {
+	*Schemas
+	// Namespace is the namespace of the installer.
+	Namespace string
+	// Older returns the objects of an older owner by its revision number; nil if there is none.
+	Older func(number int64) map[object.Identity]*unstructured.Unstructured
+	// Ignored are the fields that the drift policy leaves to other actors.
+	Ignored []v1alpha1.IgnoredFields
+}
+
+// Takeover returns the change of a live object that the apply of the desired object needs; nil if it needs none, because no older version
+// owns the object, or only the installer owns the fields that go. The preflight, the plan and the apply use it.
+func (u Upgrade) Takeover(owner string, live, desired *unstructured.Unstructured) (*Takeover, error) {
+	controller := revision.Owner(u.Namespace, live)
+	if controller == "" || controller == owner || u.Older == nil {
+		return nil, nil
+	}
+	number, err := revision.Number(controller)
+	if err != nil {
+		return nil, err
+	}
+	older := u.Older(number)[object.IdentityOf(desired)]
+	if older == nil {
+		return nil, nil
+	}
+	return u.Schemas.Takeover(live, older, desired, u.Ignored)
+}
 
 // Takeover makes the installer the only owner of the fields that an upgrade removes.
 type Takeover struct {
@@ -29,6 +59,9 @@ type Takeover struct {
 // object applied; nil if it needs none. The objects are not changed. The desired object may lack the fields of the policy.
 func (s *Schemas) Takeover(live, older, desired *unstructured.Unstructured, policy []v1alpha1.IgnoredFields) (*Takeover, error) {
 	if kind := desired.GroupVersionKind(); live.GroupVersionKind() != kind || older.GroupVersionKind() != kind || ownsAlone(live) && !dropsAccount(older, desired) {
+		return nil, nil
+	}
+	if older = revision.Applied(older); object.Equal(older.Object, desired.Object) {
 		return nil, nil
 	}
 	values, err := s.typed(live, older, desired)

@@ -56,8 +56,6 @@ type observed struct {
 	cache    client.Reader
 	existing *existing
 	*Guards
-	// upgraded returns a live object after the write of the desired one; nil if a plain apply shows it. The function is nil in a first installation.
-	upgraded func(desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
 // Read implements preflight.Cluster.
@@ -80,20 +78,6 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 
 // Apply implements preflight.Cluster.
 func (o observed) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
-	if o.upgraded != nil {
-		live, err := o.Read(ctx, desired)
-		if err != nil {
-			return err
-		}
-		if live != nil {
-			if live, err = o.upgraded(desired, live); err != nil {
-				return err
-			}
-		}
-		if live != nil {
-			return o.Writer.Update(ctx, live, client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
-		}
-	}
 	return o.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
 }
 

@@ -52,14 +52,11 @@ func (t trial) judge(ctx context.Context, cache client.Reader) (found []prefligh
 	if hasBegun(t.s.Cluster.Status.Version(t.plan.name)) { // an earlier process has judged it
 		found, err = preflight.Lasting(t.release())
 	} else {
-		seen := observed{cache: cache, existing: &existing{live: t.guards.Live}, Guards: t.guards}
+		release := t.release()
 		if t.s.Cluster.Status.CurrentVersion != "" {
-			rev, older := t.plan.revision(), engine.Remembered(t.plans.older(t.s))
-			seen.upgraded = func(desired, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-				return t.engine.Upgraded(rev, older, desired, live)
-			}
+			release.Upgrade = t.engine.Upgrade(t.plan.revision(), engine.Remembered(t.plans.older(t.s)))
 		}
-		found, err = preflight.Check(ctx, seen, t.release())
+		found, err = preflight.Check(ctx, observed{cache: cache, existing: &existing{live: t.guards.Live}, Guards: t.guards}, release)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)

@@ -69,7 +69,9 @@ func (a *Access) Readable(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-// readStored reads an instance from the store: a list can be answered from a cache with converted instances. Without the permission, the list decides.
+// readStored reads an instance from the store: an API server can answer a list from its cache, with instances that were converted before the webhook
+// failed. The shipped roles let the installer grant itself the permission, and the roles of "capi-manifests rbac" contain it. With other roles the
+// list decides, which does not find a webhook that has failed since.
 func (a *Access) readStored(ctx context.Context, one *unstructured.Unstructured) error {
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{one.GroupVersionKind().Group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"get"}}}
 	err := a.Permitted(ctx, rules, func(ctx context.Context) error { return a.Live.Get(ctx, client.ObjectKeyFromObject(one), one) })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,6 +51,12 @@ func (r Release) installed(obj *unstructured.Unstructured) *unstructured.Unstruc
 		return nil
 	}
 	return r.InstalledCRD(obj.GetName())
+}
+
+// drops reports whether a CRD differs from the one of the installed version. The CA of a conversion webhook does not count.
+func (r Release) drops(desired *unstructured.Unstructured) bool {
+	before := r.installed(desired)
+	return before != nil && slices.ContainsFunc(object.ChangedFields(before.Object, desired.Object), func(path string) bool { return !strings.HasSuffix(path, ".caBundle") })
 }
 
 // notesOf returns the notes about an object, compared with the installed version.

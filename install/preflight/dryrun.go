@@ -4,10 +4,8 @@ package preflight
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -19,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/predecessor"
@@ -91,7 +90,7 @@ func (r Release) dryRun(ctx context.Context, cluster Cluster, one judged, actual
 		return one
 	}
 	desired := one.desired
-	err := send(ctx, cluster, desired, actual)
+	err := r.send(ctx, cluster, desired, actual)
 	switch found := (Finding{Message: "phase " + one.phase + ": " + object.Describe(desired) + ": " + fmt.Sprint(err)}); {
 	case err == nil, Resolves(desired, err):
 		return one
@@ -126,45 +125,47 @@ func immutable(found Finding, desired *unstructured.Unstructured) Finding {
 	return found
 }
 
-// send sends the write of an object as a dry run. A CRD that exists is sent as it is after the write, also without the fields of other actors
-// that the release drops: with them, the API server rejects a CRD that ends its conversion.
-func send(ctx context.Context, cluster Cluster, desired, actual *unstructured.Unstructured) error {
-	if actual == nil || !object.IsCRD(desired) {
+// send sends the write of an object as a dry run. An object from which the installer takes over fields of other actors, which the release drops, is
+// sent as it is after the write: with these fields, the API server rejects a CRD that ends its conversion.
+func (r Release) send(ctx context.Context, cluster Cluster, desired, actual *unstructured.Unstructured) error {
+	desired = revision.Applied(desired)
+	if actual == nil {
+		return cluster.Apply(ctx, desired)
+	}
+	desired, err := r.Upgrade.Leave(r.Upgrade.Ignored, desired, actual)
+	if err != nil {
+		return err
+	}
+	takeover, err := r.Upgrade.Takeover("", actual, desired)
+	if err != nil {
+		return err
+	}
+	if takeover == nil {
 		return cluster.Apply(ctx, withBookkeeping(desired, actual))
 	}
-	spec := maps.Clone(object.MapAt(desired.Object, "spec"))
-	conversion := maps.Clone(object.MapAt(spec, "conversion"))
-	if conversion == nil {
-		conversion = map[string]any{"strategy": "None"}
+	upgraded, err := takeover.Upgraded()
+	if err != nil {
+		return err
 	}
-	if conversion["webhook"] == nil {
-		conversion["webhook"] = nil // a merge patch removes it
-	}
-	spec["conversion"] = conversion
-	metadata := map[string]any{"labels": desired.GetLabels(), "annotations": desired.GetAnnotations()}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+	patch, err := client.MergeFrom(actual).Data(upgraded)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", object.Describe(desired), err)
 	}
 	return cluster.Merge(ctx, desired, patch)
 }
 
-// withBookkeeping returns the desired object with the owner of the actual object: the admission policies reject the removal of an owner also in
-// a dry run.
+// withBookkeeping gives the desired object the owner of the actual object, and returns it: the admission policies reject the removal of an owner
+// also in a dry run.
 func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.Unstructured {
-	if actual == nil {
-		return desired
-	}
-	out := desired.DeepCopy()
 	for _, key := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation} {
 		if value, has := actual.GetAnnotations()[key]; has {
-			_ = unstructured.SetNestedField(out.Object, value, "metadata", "annotations", key)
+			_ = unstructured.SetNestedField(desired.Object, value, "metadata", "annotations", key)
 		}
 	}
 	if actual.GetLabels()[predecessor.ManagedByLabel] == v1alpha1.Prefix {
-		_ = unstructured.SetNestedField(out.Object, v1alpha1.Prefix, "metadata", "labels", predecessor.ManagedByLabel)
+		_ = unstructured.SetNestedField(desired.Object, v1alpha1.Prefix, "metadata", "labels", predecessor.ManagedByLabel)
 	}
-	return out
+	return desired
 }
 
 // Resolves reports whether the installer completes a write that the API server rejects in a dry run. It replaces bindings. The stored versions of a

@@ -18,6 +18,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/collision"
+	"github.com/capi-installer/capi-installer/install/fieldset"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -56,6 +57,8 @@ type Release struct {
 	InstalledCRD func(name string) *unstructured.Unstructured
 	// Adoptable reports whether an object of another owner may be adopted although its annotations do not show it; nil for none.
 	Adoptable func(actual *unstructured.Unstructured) bool
+	// Upgrade has the objects of the installed versions.
+	Upgrade fieldset.Upgrade
 	// Accepted are the risks that the administrator accepts.
 	Accepted []v1alpha1.AcceptedRisk
 
@@ -66,8 +69,8 @@ type Release struct {
 type Cluster interface {
 	// Read returns an object; nil if it does not exist, or may not be read.
 	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	// Apply, Merge and Create return the answers of the API server to writes of the installer in dry runs: an apply, a merge patch, and a
-	// create. They do not change their arguments.
+	// Apply, Merge and Create return the answers of the API server to dry runs with the field manager of the installer: an apply, a merge patch, and
+	// a create. They do not change their arguments.
 	Apply(ctx context.Context, desired *unstructured.Unstructured) error
 	Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error
 	Create(ctx context.Context, desired *unstructured.Unstructured) error
@@ -179,7 +182,7 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 		one.collides = &collision.Object{Identity: object.IdentityOf(one.desired), Owner: collision.OwnerOf(actual)}
 	case object.IsCRD(one.desired):
 		one = r.judgeCRD(ctx, cluster, one, actual)
-		if action == predecessor.Keep || action == predecessor.Adopt { // it is large
+		if (action == predecessor.Keep || action == predecessor.Adopt) && !r.drops(one.desired) { // it is large
 			return one
 		}
 		fallthrough

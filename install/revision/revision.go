@@ -17,6 +17,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -155,6 +156,19 @@ func unmanagedOf(component operand.Operand, unmanaged []string) (names []string)
 		}
 	}
 	return names
+}
+
+// Applied returns a copy of an object without the adopt-existing annotation (only the installer reads it) and without the rules of an aggregated
+// ClusterRole (the aggregation controller writes them).
+func Applied(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
+		unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
+	}
+	if _, aggregated := obj.Object["aggregationRule"]; aggregated {
+		delete(out.Object, "rules")
+	}
+	return out
 }
 
 // OwnerKind is the kind of the owners of installed objects: revision ConfigMaps.

@@ -11,7 +11,7 @@
 //     so "create" cannot be limited to names either.
 //   - It reads an object from the API server if the cache is stale, patches it, and
 //     deletes it. These permissions are limited to the name of the object.
-//   - Before it deletes a CRD, it lists the instances.
+//   - Before it deletes a CRD, it lists the instances. If the CRD has a conversion webhook, it reads an instance in each version.
 //   - Kubernetes rejects a role or binding with permissions that the writer lacks. See grant.go.
 //
 // Owners are in an annotation, not in owner references, so no permission for
@@ -34,7 +34,7 @@ type reason string
 const (
 	forKinds        reason = "each kind is watched, and its objects are created; neither can be narrowed to names"
 	forObjects      reason = "external changes to each object are reverted, and it is deleted at teardown"
-	forInstances    reason = "a CRD is deleted only if it has no instances"
+	forInstances    reason = "a CRD is deleted only if it has no instances, and a conversion webhook is checked with an instance"
 	forUnmanaged    reason = "a CompatibilityRequirement is kept for each unmanaged CRD"
 	forEscalate     reason = "a ClusterRole of the set has an aggregation rule; Kubernetes requires all permissions, or this one, which cannot be narrowed to names for a create request"
 	forBind         reason = "each role is bound; the dry run of the binding precedes the creation of the role"
@@ -83,11 +83,20 @@ func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule 
 		}
 		needed.addObject(o, known.of(o), options)
 		if object.IsCRD(o) && !grantsItself(held) {
-			needed.addVerbs(forInstances, permissionOn("", defines(o)), "list")
+			needed.addVerbs(forInstances, permissionOn("", defines(o)), instanceVerbs(o)...)
 		}
 	}
 	needed.addGrants(objects, known, held)
 	return needed.without(held).rules()
+}
+
+// instanceVerbs returns the verbs on the instances of a CRD: a list shows whether there are any. An API server can answer a list from its cache, so
+// the proof of a conversion webhook reads an instance from the store.
+func instanceVerbs(crd *unstructured.Unstructured) []string {
+	if object.TextAt(crd.Object, "spec", "conversion", "strategy") == "Webhook" {
+		return []string{"list", "get"}
+	}
+	return []string{"list"}
 }
 
 // addObject adds the permissions to install, reconcile and delete an object.

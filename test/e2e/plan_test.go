@@ -5,15 +5,22 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -68,6 +75,41 @@ func TestPlan_EqualsTheInstallation(t *testing.T) {
 	if len(made["remove"]) == 0 || len(made["create"]) == 0 || len(made["change"]) == 0 || len(made["keep"]) == 0 {
 		t.Errorf("an action is missing: %v", made)
 	}
+}
+
+// A release drops fields that other managers own: the conversion of a CRD with an injected CA, and a key of a ConfigMap that a tool has restored. The
+// API server rejects a plain apply of both. The installer takes the fields over, and the plan says so.
+func TestPlan_DroppedFieldsOfOtherManagers(t *testing.T) {
+	h := newHarness(t)
+	conversion := crd("Converted") + `  conversion:
+    strategy: Webhook
+    webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: /convert}}}
+`
+	restored := configMap("restored")
+	h.release(core("v1.0.0"), aws("v1.0.0", conversion, restored+"data: {key: \"1\"}\n"))
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	p.terminate()
+	_, bundle, err := certificate.NewServing(time.Now().Add(time.Hour), "webhook")
+	h.must(err)
+	injected := fmt.Appendf(nil, `{"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": %q}}}}}`, base64.StdEncoding.EncodeToString(bundle))
+	for name, live := range h.installed() {
+		switch {
+		case strings.Contains(name, "converteds."):
+			h.must(h.Patch(t.Context(), live, client.RawPatch(types.MergePatchType, injected), client.FieldOwner("service-ca-operator")))
+		case strings.HasSuffix(name, "/restored"):
+			config := applycorev1.ConfigMap("restored", namespace).WithData(map[string]string{"key": "1"})
+			h.must(h.Apply(t.Context(), config, client.FieldOwner("velero-server"), client.ForceOwnership))
+		}
+	}
+
+	h.release(core("v1.0.0"), aws("v1.1.0", crd("Converted"), restored+"binaryData: {key: MQ==}\n"))
+	planned := h.planned("4.22.0")
+	if planned["reject"] != nil || !slices.Contains(planned["change"], "ConfigMap "+namespace+"/restored") || !strings.Contains(strings.Join(planned["change"], " "), "converteds.") {
+		t.Errorf("the plan is %v", planned)
+	}
+	h.start("4.22.0")
+	h.settled("4.22.0-2")
 }
 
 // planned returns the names of the objects of each action that plan announces for images.json.

@@ -248,7 +248,7 @@ func (f *planFlags) open(cmd *cobra.Command) error {
 func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, set operand.Set, profile extractor.ClusterProfile) error {
 	namespaces := planreport.Namespaces(profile, f.providersNamespaces, f.components)
 	namespaces.Operator = cmp.Or(f.installed.Namespace, namespaces.Operator)
-	f.installed.Namespace = namespaces.Operator
+	f.installed.Namespace, f.installed.Ignored = namespaces.Operator, f.ignored
 	set, err := f.installed.Reveal(cmd.Context(), set, f.components)
 	if err != nil {
 		cli.Report(cmd.ErrOrStderr(), fmt.Errorf("not comparing values of Secrets: %w", err))

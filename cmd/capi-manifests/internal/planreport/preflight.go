@@ -13,13 +13,18 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/install/fieldset"
 	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // findings returns the findings of the installer's preflight about a release.
 func (i *Installed) findings(ctx context.Context, judges *judged, release preflight.Release) ([]preflight.Finding, error) {
 	release.Accepted = i.ClusterAPI.Spec.AcceptedRisks
+	release.Upgrade = fieldset.Upgrade{
+		Schemas: &fieldset.Schemas{Discovery: i.cluster.Discovery}, Namespace: i.Namespace, Older: i.older, Ignored: i.Ignored,
+	}
 	if current := i.ClusterAPI.Status.Version(i.ClusterAPI.Status.CurrentVersion); current != nil {
 		release.Installed = current.Components
 		crds := map[string]*unstructured.Unstructured{}
@@ -35,6 +40,17 @@ func (i *Installed) findings(ctx context.Context, judges *judged, release prefli
 		found[at].Message = i.mask.Text(found[at].Message)
 	}
 	return found, err
+}
+
+// older returns the objects that the version with a revision number has applied. If it is no longer stored, the current version has inherited them.
+func (i *Installed) older(number int64) map[object.Identity]*unstructured.Unstructured {
+	objects := i.objects[i.ClusterAPI.Status.CurrentVersion]
+	for name, stored := range i.objects {
+		if its, err := revision.Number(name); err == nil && its == number {
+			objects = stored
+		}
+	}
+	return revision.ByIdentity([]revision.Phase{{Objects: objects}})
 }
 
 // judged is a cluster that the preflight reads. It records the answers to dry runs.

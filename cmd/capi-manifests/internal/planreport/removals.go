@@ -89,6 +89,8 @@ type Installed struct {
 	Namespace string
 	// ClusterAPI is the object in the cluster; the zero value if there is none.
 	ClusterAPI v1alpha1.ClusterAPI
+	// Ignored are the fields that the drift policy of the release leaves to other actors.
+	Ignored []v1alpha1.IgnoredFields
 
 	cluster *apiserver.Cluster
 	// objects are the objects of each version.
