@@ -41,7 +41,7 @@ func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
 
 // application is one attempt to apply a revision.
 type application struct {
-	*Engine
+	engine  *Engine
 	rev     Revision
 	how     Apply
 	shared  unchangedSince // nil without older versions
@@ -49,8 +49,8 @@ type application struct {
 }
 
 func (a application) apply(ctx context.Context) (Result, error) {
-	if a.how.Ordered && a.kept.of(a.rev) == nil {
-		if err := validation.NewRevisionValidator().Validate(ctx, a.Owners.copied(a.rev.Name, 0, a.rev.Phases...)); err != nil {
+	if a.how.Ordered && a.engine.kept.of(a.rev) == nil {
+		if err := validation.NewRevisionValidator().Validate(ctx, a.engine.Owners.copied(a.rev.Name, 0, a.rev.Phases...)); err != nil {
 			return Result{Invalid: err}, nil //nolint:nilerr // the result has it
 		}
 	}
@@ -84,7 +84,7 @@ func partsOf(phases []revision.Phase) (parts [][]revision.Phase) {
 
 // applyPart applies the phases of a component. In a rollout, the objects that wait for its pods are applied when these are ready.
 func (a application) applyPart(ctx context.Context, part []revision.Phase) (found []Phase, err error) {
-	hold := holder{a.Owners, a.Reader, a.live, part, a.how.Adopt, a.how.Ordered}
+	hold := holder{a.engine.Owners, a.engine.Reader, a.engine.live, part, a.how.Adopt, a.how.Ordered}
 	var failed []error
 	for _, phase := range part {
 		result, err := a.applyPhase(ctx, phase, hold)
@@ -103,7 +103,7 @@ func (a application) applyPart(ctx context.Context, part []revision.Phase) (foun
 // applyPhase applies one phase, unless it has not changed. Each phase is a boxcutter
 // revision, because unchanged phases are left out.
 func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold holder) ([]Phase, error) {
-	if kept, unchanged := a.kept.unchanged(ctx, a.rev, phase.Name); unchanged && (hold.active || !kept.holds()) {
+	if kept, unchanged := a.engine.kept.unchanged(ctx, a.rev, phase.Name); unchanged && (hold.active || !kept.holds()) {
 		return []Phase{kept}, nil
 	}
 	if a.how.Prepare != nil {
@@ -125,15 +125,15 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	if err := a.takeOver(ctx, phase, objects); err != nil {
 		return nil, err
 	}
-	asOf, seen := a.Changes.Count(), &reads{}
-	whole := a.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
-	result, err := a.revisions.Reconcile(seen.in(ctx), whole, append(reconcileOptions(phase, pausing(ctx, a.Reader, phase, a.how)), a.options...)...)
-	found, err := a.Owners.phasesOf(phase.Name, result, err)
+	asOf, seen := a.engine.Changes.Count(), &reads{}
+	whole := a.engine.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
+	result, err := a.engine.revisions.Reconcile(seen.in(ctx), whole, append(reconcileOptions(phase, pausing(ctx, a.engine.Reader, phase, a.how)), a.options...)...)
+	found, err := a.engine.Owners.phasesOf(phase.Name, result, err)
 	if rejection := a.unserved(phase, err); rejection != nil {
 		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil
 	}
 	found = withHeld(seen.compared(found), held)
-	a.kept.keep(a.rev, found, asOf)
+	a.engine.kept.keep(a.rev, found, asOf)
 	return found, err
 }
 
@@ -158,7 +158,7 @@ func (a application) unserved(phase revision.Phase, err error) *Rejection {
 	var found []RejectedObject
 	for _, obj := range phase.Objects {
 		kind := obj.GroupVersionKind()
-		if _, unknown := a.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(unknown) {
+		if _, unknown := a.engine.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(unknown) {
 			found = append(found, RejectedObject{object.IdentityOf(obj), []error{unknown}})
 		}
 	}

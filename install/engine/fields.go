@@ -29,11 +29,11 @@ func (a application) left(ctx context.Context, desired *unstructured.Unstructure
 	}) {
 		return desired, nil
 	}
-	live, err := orNil(ReferenceTo(desired).Read(ctx, a.Reader))
+	live, err := orNil(ReferenceTo(desired).Read(ctx, a.engine.Reader))
 	if err != nil || live == nil {
 		return desired, err
 	}
-	return a.schemas.Leave(a.rev.Ignored, desired, live)
+	return a.engine.schemas.Leave(a.rev.Ignored, desired, live)
 }
 
 // takeOver makes the installer the owner of the fields that an older version has applied to objects of a phase, and that the phase does not
@@ -52,11 +52,11 @@ func (a application) takeOver(ctx context.Context, phase revision.Phase, objects
 // takeOverObject takes over the fields of an object. It returns when the cache shows the write: an apply of the object as it was before is a
 // conflict.
 func (a application) takeOverObject(ctx context.Context, owner string, desired *unstructured.Unstructured) error {
-	live, err := orNil(ReferenceTo(desired).Read(ctx, a.Reader))
+	live, err := orNil(ReferenceTo(desired).Read(ctx, a.engine.Reader))
 	if err != nil || live == nil {
 		return err
 	}
-	takeover, err := a.Upgrade(a.rev, a.how.Older).Takeover(owner, live, desired)
+	takeover, err := a.engine.Upgrade(a.rev, a.how.Older).Takeover(owner, live, desired)
 	if err != nil || takeover == nil {
 		return err
 	}
@@ -67,12 +67,12 @@ func (a application) takeOverObject(ctx context.Context, owner string, desired *
 	if err != nil {
 		return err
 	}
-	if err := a.writer.Patch(ctx, ReferenceTo(desired).Object(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := a.engine.writer.Patch(ctx, ReferenceTo(desired).Object(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Took over the fields that the version removes from an object", "object", object.Describe(desired))
 	_ = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
-		cached, err := ReferenceTo(desired).Read(ctx, a.Reader)
+		cached, err := ReferenceTo(desired).Read(ctx, a.engine.Reader)
 		return err != nil || cached.GetResourceVersion() != live.GetResourceVersion(), nil
 	})
 	return nil

@@ -3,8 +3,8 @@
 // Package fieldset computes with the fields of installed objects, as sets of structured-merge-diff: with the schema of the API server, which
 // defines the keys of lists.
 //
-// Server-side apply removes a field that an older version applied only if no other field manager owns it. After a restore from a backup, the
-// restoring tool owns all fields; a controller that injects a CA bundle owns a part of a structure that is invalid without the rest. So Takeover
+// Server-side apply removes a field only if the installer has applied it, and no other field manager owns it. The fields of a create are not applied;
+// after a restore from a backup, the restoring tool owns all fields; a controller that injects a CA bundle owns a part of a structure that is invalid without the rest. So Takeover
 // makes the installer the only owner of all fields that the older version applied and the desired one does not, before the apply that removes
 // them. It leaves to other actors:
 //

@@ -105,6 +105,9 @@ func TestSchemas_Takeover(t *testing.T) {
 			v1alpha1.FieldOwner: `{"f:spec":{"f:strategy":{"f:rollingUpdate":{"f:maxSurge":{},"f:maxUnavailable":{}}}}}`,
 			"velero":            `{"f:spec":{"f:minReadySeconds":{},"f:replicas":{},"f:strategy":{"f:type":{}}}}`, "hpa": `{"f:spec":{"f:replicas":{}}}`,
 		}},
+		"an object that was created": {[]metav1.ManagedFieldsEntry{managedBy(v1alpha1.FieldOwner, metav1.ManagedFieldsOperationUpdate, older), scale}, map[string]string{
+			v1alpha1.FieldOwner: `{"f:spec":{"f:strategy":{"f:rollingUpdate":{"f:maxSurge":{},"f:maxUnavailable":{}}}}}`, "hpa": `{"f:spec":{"f:replicas":{}}}`,
+		}},
 		"a part of a structure": {[]metav1.ManagedFieldsEntry{
 			managedBy(v1alpha1.FieldOwner, metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:strategy":{"f:rollingUpdate":{"f:maxSurge":{}},"f:type":{}}}}`),
 			managedBy("team", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{"f:strategy":{"f:rollingUpdate":{".":{},"f:maxUnavailable":{}}}}}`), scale,

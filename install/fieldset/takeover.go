@@ -28,7 +28,7 @@ type Upgrade struct {
 }
 
 // Takeover returns the change of a live object that the apply of the desired object needs; nil if it needs none, because no older version
-// owns the object, or only the installer owns the fields that go. The preflight, the plan and the apply use it.
+// owns the object, or the installer has applied the fields that go, and no other actor owns them. The preflight, the plan and the apply use it.
 func (u Upgrade) Takeover(owner string, live, desired *unstructured.Unstructured) (*Takeover, error) {
 	controller := revision.Owner(u.Namespace, live)
 	if controller == "" || controller == owner || u.Older == nil {
@@ -112,12 +112,18 @@ func isOurs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == v1alpha1.FieldOwner && entry.Subresource == ""
 }
 
+// isApplied reports whether an entry has the fields that the installer has applied. An apply that lacks one of them removes it; the fields of a
+// create stay.
+func isApplied(entry metav1.ManagedFieldsEntry) bool {
+	return isOurs(entry) && entry.Operation == metav1.ManagedFieldsOperationApply
+}
+
 // Owned reports whether the installer owns fields of an object. After a restore from a backup, it owns none.
 func Owned(live metav1.Object) bool { return slices.ContainsFunc(live.GetManagedFields(), isOurs) }
 
-// ownsAlone reports whether no other actor owns fields of an object that it has not written through a subresource.
+// ownsAlone reports whether all fields of an object were applied by the installer, or written through a subresource.
 func ownsAlone(live metav1.Object) bool {
-	return Owned(live) && !slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" && !isOurs(entry) })
+	return Owned(live) && !slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" && !isApplied(entry) })
 }
 
 // account is the name of the service account in the pod template of a workload. The API server copies it into a deprecated field, and from there
@@ -206,7 +212,7 @@ func assign(live metav1.Object, fields, dropped, emptied, left *fieldpath.Set) (
 		if sets[i], err = fieldsOf(entry); err != nil {
 			return nil, nil, err
 		}
-		if isOurs(entry) {
+		if isApplied(entry) {
 			owned = owned.Union(sets[i])
 		} else if entry.Subresource != "" {
 			left = left.Union(sets[i])
@@ -218,10 +224,10 @@ func assign(live metav1.Object, fields, dropped, emptied, left *fieldpath.Set) (
 	ours, applied := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldOwner, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version.GetAPIVersion(), FieldsType: "FieldsV1"}, removed
 	for i, entry := range live.GetManagedFields() {
 		switch {
-		case isOurs(entry) && entry.Operation == metav1.ManagedFieldsOperationApply:
+		case isApplied(entry):
 			ours, applied = entry, applied.Union(sets[i])
 			continue
-		case !isOurs(entry) && entry.Subresource == "":
+		case entry.Subresource == "":
 			rest := without(sets[i].Difference(within(sets[i], dropped).RecursiveDifference(left)), emptied)
 			if rest.Equals(sets[i]) {
 				break

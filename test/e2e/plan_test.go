@@ -77,16 +77,16 @@ func TestPlan_EqualsTheInstallation(t *testing.T) {
 	}
 }
 
-// A release drops fields that other managers own: the conversion of a CRD with an injected CA, and a key of a ConfigMap that a tool has restored. The
-// API server rejects a plain apply of both. The installer takes the fields over, and the plan says so.
+// A release drops fields that it must not leave: the conversion of a CRD with an injected CA, and keys of a ConfigMap that a tool has restored, and of
+// one that has not changed since it was created. The API server rejects a plain apply. The installer takes the fields over, and the plan says so.
 func TestPlan_DroppedFieldsOfOtherManagers(t *testing.T) {
 	h := newHarness(t)
 	conversion := crd("Converted") + `  conversion:
     strategy: Webhook
     webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: /convert}}}
 `
-	restored := configMap("restored")
-	h.release(core("v1.0.0"), aws("v1.0.0", conversion, restored+"data: {key: \"1\"}\n"))
+	restored, created := configMap("restored"), configMap("created")
+	h.release(core("v1.0.0"), aws("v1.0.0", conversion, restored+"data: {key: \"1\"}\n", created+"data: {key: \"1\"}\n"))
 	p := h.start("4.22.0")
 	h.settled("4.22.0-1")
 	p.terminate()
@@ -97,16 +97,18 @@ func TestPlan_DroppedFieldsOfOtherManagers(t *testing.T) {
 		switch {
 		case strings.Contains(name, "converteds."):
 			h.must(h.Patch(t.Context(), live, client.RawPatch(types.MergePatchType, injected), client.FieldOwner("service-ca-operator")))
-		case strings.HasSuffix(name, "/restored"):
+		case name == "ConfigMap restored":
 			config := applycorev1.ConfigMap("restored", namespace).WithData(map[string]string{"key": "1"})
 			h.must(h.Apply(t.Context(), config, client.FieldOwner("velero-server"), client.ForceOwnership))
 		}
 	}
 
-	h.release(core("v1.0.0"), aws("v1.1.0", crd("Converted"), restored+"binaryData: {key: MQ==}\n"))
+	h.release(core("v1.0.0"), aws("v1.1.0", crd("Converted"), restored+"binaryData: {key: MQ==}\n", created+"binaryData: {key: MQ==}\n"))
 	planned := h.planned("4.22.0")
-	if planned["reject"] != nil || !slices.Contains(planned["change"], "ConfigMap "+namespace+"/restored") || !strings.Contains(strings.Join(planned["change"], " "), "converteds.") {
-		t.Errorf("the plan is %v", planned)
+	for _, object := range []string{"ConfigMap " + namespace + "/restored", "ConfigMap " + namespace + "/created", "CustomResourceDefinition converteds.infrastructure.cluster.x-k8s.io"} {
+		if !slices.Contains(planned["change"], object) {
+			t.Errorf("the plan does not change %s: %v", object, planned)
+		}
 	}
 	h.start("4.22.0")
 	h.settled("4.22.0-2")
