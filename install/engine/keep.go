@@ -6,8 +6,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/fieldset"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // A reconcile compares only changed phases. Most events of a rollout concern one phase,
@@ -118,4 +124,125 @@ func (k *keeper) forget(version string) { delete(k.known, version) }
 // settle drops the kept phases of all versions except one.
 func (k *keeper) settle(version string) {
 	maps.DeleteFunc(k.known, func(name string, _ keptPhases) bool { return name != version })
+}
+
+// Changes number the events of the cache of installed objects, and keep the last number
+// of each object. They answer which objects of a phase may have changed without a read
+// of each. It is safe for concurrent use.
+//
+// The cache holds a new state of an object before its event is counted. So all
+// states whose events are counted are visible to a later read.
+type Changes struct {
+	// Namespaces are the namespaces of the cache. Objects in others have no events: they may always have changed.
+	Namespaces Namespaces
+
+	mutex sync.Mutex
+	count uint64
+	last  map[object.Identity]uint64
+	// owners are the versions that control objects with events.
+	owners sets.Set[string]
+}
+
+// Observe counts an event.
+func (c *Changes) Observe(o object.Identity) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.last == nil {
+		c.last = map[object.Identity]uint64{}
+	}
+	c.count++
+	c.last[o] = c.count
+}
+
+// ObserveOwner keeps the version that controls an object with an event.
+func (c *Changes) ObserveOwner(version string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.owners == nil {
+		c.owners = sets.New[string]()
+	}
+	c.owners.Insert(version)
+}
+
+// TakeOwners returns the versions that controlled the objects with events since the last call.
+func (c *Changes) TakeOwners() sets.Set[string] {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	taken := c.owners
+	c.owners = nil
+	return taken.Delete("")
+}
+
+// Count returns the number of events so far.
+func (c *Changes) Count() uint64 {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.count
+}
+
+// Since reports whether an object may have changed after a number of events.
+func (c *Changes) Since(count uint64, o object.Identity) bool {
+	if !c.Namespaces.has(o.Namespace) {
+		return true
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.last[o] > count
+}
+
+// reads are the objects that were read while a phase was applied. They show which writes had no effect: the original boxcutter writes at each
+// reconcile values that the API server stores in another form. And they show which objects a tool has restored from a backup.
+type reads struct{ known sync.Map } // of read by object.Identity
+
+// read is an object before its write.
+type read struct{ version, restoredBy string }
+
+// readsKey is the key of the reads in the context of a phase.
+type readsKey struct{}
+
+// in returns a context whose reads are recorded.
+func (r *reads) in(ctx context.Context) context.Context { return context.WithValue(ctx, readsKey{}, r) }
+
+// recordingReader records the reads of a phase.
+type recordingReader struct{ client.Reader }
+
+// Get reads an object.
+func (r recordingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, o, options...)
+	if seen, recorded := ctx.Value(readsKey{}).(*reads); recorded && err == nil {
+		seen.known.Store(object.IdentityOf(o), read{o.GetResourceVersion(), restoredBy(o)})
+	}
+	return err
+}
+
+// restoredBy returns the field manager that has restored an object from a backup; empty for other objects. A restored object names a version as
+// its owner, although the installer owns none of its fields.
+func restoredBy(o client.Object) string {
+	if o.GetAnnotations()[v1alpha1.OwnersAnnotation] == "" || fieldset.Owned(o) {
+		return ""
+	}
+	for _, entry := range o.GetManagedFields() {
+		if entry.Subresource == "" {
+			return entry.Manager
+		}
+	}
+	return "unknown"
+}
+
+// compared makes writes idle that have not changed their object, and marks the writes of restored objects.
+func (r *reads) compared(phases []Phase) []Phase {
+	for _, phase := range phases {
+		for i, o := range phase.Objects {
+			found, _ := r.known.Load(o.Identity)
+			before, known := found.(read)
+			switch {
+			case !known || !o.Action.Writes() || o.Paused:
+			case before.version == o.Version:
+				phase.Objects[i].Action, phase.Objects[i].Change = Idle, ""
+			default:
+				phase.Objects[i].RestoredBy = before.restoredBy
+			}
+		}
+	}
+	return phases
 }

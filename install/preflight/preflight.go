@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -22,6 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
@@ -221,4 +224,63 @@ func Notes(findings []Finding) (messages []string) {
 		}
 	}
 	return messages
+}
+
+// versions returns the findings about the versions of providers and their contracts.
+func (r Release) versions() []Finding {
+	var found []Finding
+	for _, component := range r.Components {
+		for _, installed := range r.Installed {
+			if installed.Type == component.Type && installed.Name == component.Name && capicontract.IsClusterAPI(component.Type, component.Name) && capicontract.SkipsMinors(installed.Version, component.Version) {
+				found = append(found, Finding{Reason: reason.RiskNotAccepted, Risk: v1alpha1.SkippedVersions, Message: fmt.Sprintf(
+					"provider %s: the upgrade from %s to %s skips more than %d minor versions, which clusterctl rejects", component.Name, installed.Version, component.Version, capicontract.MaxMinors)})
+			}
+		}
+	}
+	return append(found, contracts(slices.Concat(r.Phases, r.Unchanged))...)
+}
+
+// contracts returns a finding for each provider whose CRDs have labels of contracts, but of none that the core provider supports.
+func contracts(phases []revision.Phase) (found []Finding) {
+	var all capicontract.Contracts
+	for phase, obj := range revision.Objects(phases) {
+		if object.IsCRD(obj) {
+			all.Add(phase.Component, obj.GetName(), obj.GetLabels())
+		}
+	}
+	unsupported := all.Unsupported()
+	for _, component := range slices.Sorted(maps.Keys(unsupported)) {
+		found = append(found, Finding{Reason: reason.RiskNotAccepted, Risk: v1alpha1.UnsupportedContract, Message: fmt.Sprintf(
+			"provider %s implements contract %s, which the core provider with contract %s does not support", path.Base(component), unsupported[component], all.Core)})
+	}
+	return found
+}
+
+// certificateName is the annotation with which cert-manager names the Certificate of a Secret.
+const certificateName = "cert-manager.io/certificate-name"
+
+// certificate adds a finding if the object is a Service for which the installer is going to issue a certificate, and its Secret belongs to
+// others. It cannot be adopted: cert-manager would write it again.
+func (j judged) certificate(ctx context.Context, cluster Cluster) judged {
+	name := j.desired.GetAnnotations()[v1alpha1.ServingCertAnnotation]
+	if name == "" || object.GroupKind(j.desired) != object.Service {
+		return j
+	}
+	like := &unstructured.Unstructured{}
+	like.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(object.Secret.Kind))
+	like.SetNamespace(j.desired.GetNamespace())
+	like.SetName(name)
+	secret, err := cluster.Read(ctx, like)
+	if err != nil || secret == nil || secret.GetLabels()[v1alpha1.ServingCertLabel] != "" {
+		j.err = errors.Join(j.err, err)
+		return j
+	}
+	command := "kubectl delete --namespace=" + secret.GetNamespace()
+	if creator := secret.GetAnnotations()[certificateName]; creator != "" {
+		command += " certificate.cert-manager.io/" + creator // first: it would create the Secret again
+	}
+	command += " secret/" + name
+	j.findings = append(j.findings, Finding{Reason: reason.Collision, Message: fmt.Sprintf("%s (%s) has the certificate of Service %s, which the installer issues; to have it do so: %s",
+		object.Describe(secret), collision.OwnerOf(secret), j.desired.GetName(), command)})
+	return j
 }

@@ -3,11 +3,17 @@
 package crdchange
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/crdify/pkg/config"
+	"sigs.k8s.io/crdify/pkg/validations"
+	"sigs.k8s.io/crdify/pkg/validations/property"
 )
 
 type schema = apiextensionsv1.JSONSchemaProps
@@ -136,4 +142,191 @@ func constraintChanges(was, is *schema) (changes []Change) {
 		changes = append(changes, change)
 	}
 	return changes
+}
+
+// constraint is one constraint of a property, such as its maximum length.
+type constraint struct {
+	// field is the field of the schema, and rule the name of a change of it.
+	field, rule string
+	classify    classification
+}
+
+// difference is a difference of a constraint of a property, with its values as JSON; nil if it is not set.
+type difference struct {
+	was, is  *schema
+	from, to any
+}
+
+// classification classifies a difference, and describes it and its consequence.
+type classification func(difference) (level Level, says, means string)
+
+// validation is a validation of crdify for a property.
+type validation interface {
+	validations.Validation
+	validations.Comparator[schema]
+}
+
+const (
+	rejectsOthers = "Existing objects with another value stay readable; writes that set one are rejected."
+	rejectsSome   = "Existing objects that violate it stay readable; writes of such values are rejected."
+)
+
+// constraints are the compared constraints of a property: with the validations of crdify, and our own for the constraints that crdify does not
+// validate. They are read-only.
+//
+// Each property is validated separately. crdify's walk over a schema gives a
+// property and the alternatives in its anyOf the same path, so that the last one
+// hides the others, and lists names in its messages in random order.
+var constraints = []constraint{
+	{"type", "type", classifyBy(&property.Type{}, "type changed", "type changed", rejectsOthers)},
+	{"enum", "enum", classifyBy(&property.Enum{EnumConfig: property.EnumConfig{AdditionPolicy: property.AdditionPolicyAllow}}, "fewer values are allowed", "more values are allowed", rejectsOthers)},
+	{"required", "required", classifyRequired},
+	{"default", "default", classifyDefault},
+	bound("maximum", &property.Maximum{}), bound("minimum", &property.Minimum{}),
+	bound("maxLength", &property.MaxLength{}), bound("minLength", &property.MinLength{}),
+	bound("maxItems", &property.MaxItems{}), bound("minItems", &property.MinItems{}),
+	bound("maxProperties", &property.MaxProperties{}), bound("minProperties", &property.MinProperties{}),
+	{"description", "description", classifyText},
+	narrowing("pattern", "pattern", Review),
+	narrowing("format", "format", Review),
+	narrowing("multipleOf", "multiple-of", Breaking),
+	narrowing("exclusiveMinimum", "exclusive-minimum", Review),
+	narrowing("exclusiveMaximum", "exclusive-maximum", Review),
+	narrowing("uniqueItems", "unique-items", Review),
+	narrowing("not", "not", Review),
+	switched("nullable", "nullable", "null is allowed", "null is no longer allowed", rejectsOthers),
+	switched("x-kubernetes-preserve-unknown-fields", "unknown-fields", "unknown fields are preserved", "unknown fields are no longer preserved",
+		"Existing values of fields outside the schema are silently dropped at the next write."),
+	switched("x-kubernetes-int-or-string", "int-or-string", "integers and strings are allowed", "no longer both integer and string", rejectsOthers),
+	review("allOf", "all-of", "allOf", rejectsSome),
+	review("anyOf", "any-of", "anyOf", rejectsSome),
+	review("oneOf", "one-of", "oneOf", rejectsSome),
+	review("additionalProperties", "additional-properties", "additionalProperties", ""),
+	review("x-kubernetes-list-type", "list-type", "list type", "Server-side apply tracks the ownership of items differently; sets and maps reject duplicate items."),
+	review("x-kubernetes-list-map-keys", "list-map-keys", "list map keys", "Items are identified by other keys; items with equal keys are rejected."),
+	review("x-kubernetes-map-type", "map-type", "map type", "Server-side apply tracks the ownership of fields differently."),
+	review("x-kubernetes-embedded-resource", "embedded-resource", "embedded resource", ""),
+	{"x-kubernetes-validations", "rules", classifyRules},
+	{"title", "text", classifyText}, {"externalDocs", "text", classifyText}, {"example", "text", classifyText},
+}
+
+// constraintsOf returns the constraints of a property, without those of the properties below it. The order of values, names and rules does not
+// count.
+func constraintsOf(s *schema) map[string]any {
+	own := *s
+	own.Properties, own.Items = nil, nil
+	if own.AdditionalProperties != nil && own.AdditionalProperties.Schema != nil {
+		own.AdditionalProperties = nil
+	}
+	own.Required = slices.Sorted(slices.Values(s.Required))
+	own.Enum = slices.SortedFunc(slices.Values(s.Enum), func(a, b apiextensionsv1.JSON) int { return bytes.Compare(a.Raw, b.Raw) })
+	own.XValidations = slices.SortedFunc(slices.Values(s.XValidations), func(a, b apiextensionsv1.ValidationRule) int { return cmp.Compare(a.Rule, b.Rule) })
+	found, _ := jsonValue(own).(map[string]any)
+	for _, c := range constraints {
+		if value, set := found[c.field]; c.field == "nullable" || c.field == "x-kubernetes-preserve-unknown-fields" || c.field == "x-kubernetes-int-or-string" {
+			found[c.field] = set && value == true
+		}
+	}
+	return found
+}
+
+// enforced configures a validation to report incompatible changes as errors.
+func enforced(v validation) validation {
+	v.SetEnforcement(config.EnforcementPolicyError)
+	return v
+}
+
+// incompatible reports whether a validation finds a change incompatible.
+func incompatible(v validation, d difference) bool {
+	return len(v.Compare(d.was.DeepCopy(), d.is.DeepCopy()).Errors) > 0 // Compare modifies its arguments
+}
+
+// classifyBy classifies a change with a validation of crdify: an incompatible change is Breaking.
+func classifyBy(v validation, worse, better, means string) classification {
+	v = enforced(v)
+	return func(d difference) (Level, string, string) {
+		if incompatible(v, d) {
+			return Breaking, worse, means
+		}
+		return Plain, better, ""
+	}
+}
+
+func bound(name string, v validation) constraint {
+	return constraint{name, strings.ToLower(name), classifyBy(v, name+" is tighter", name+" is looser", rejectsSome)}
+}
+
+// narrowing classifies a new constraint as Breaking and a removed one as Plain. The
+// level of a changed one is changed.
+func narrowing(field, rule string, changed Level) constraint {
+	return constraint{field, rule, func(d difference) (Level, string, string) {
+		switch {
+		case d.from == nil:
+			return Breaking, field + " added", rejectsSome
+		case d.to == nil:
+			return Plain, field + " removed", ""
+		}
+		return changed, field + " changed", "It may reject values that were valid before; writes of such values are then rejected."
+	}}
+}
+
+// switched classifies the end of a permission as Breaking.
+func switched(field, rule, begins, ends, means string) constraint {
+	return constraint{field, rule, func(d difference) (Level, string, string) {
+		if d.from == true {
+			return Breaking, ends, means
+		}
+		return Plain, begins, ""
+	}}
+}
+
+func review(field, rule, label, means string) constraint {
+	return constraint{field, rule, func(difference) (Level, string, string) { return Review, label + " changed", means }}
+}
+
+func classifyText(difference) (Level, string, string) { return Noise, "descriptions changed", "" }
+
+// classifyRequired classifies a change of the required fields. Fields with a default
+// do not count, because they are never missing.
+func classifyRequired(d difference) (Level, string, string) {
+	if !incompatible(enforced(&property.Required{}), d) {
+		return Plain, "fewer fields are required", ""
+	}
+	names := slices.DeleteFunc(slices.Sorted(slices.Values(d.is.Required)), func(name string) bool { return slices.Contains(d.was.Required, name) })
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return d.is.Properties[name].Default != nil })
+	if len(missing) == 0 {
+		return Plain, strings.Join(names, ", ") + " is required", "Objects without it get its default."
+	}
+	return Breaking, strings.Join(missing, ", ") + " is required", "Existing objects without it stay readable, but every write is rejected, including writes of controllers."
+}
+
+// classifyDefault classifies a change of the default.
+func classifyDefault(d difference) (Level, string, string) {
+	const means = "Objects without the field have another value at the next read."
+	switch {
+	case !incompatible(enforced(&property.Default{}), d):
+		return Plain, "rewritten without semantic change", ""
+	case d.from == nil:
+		return Review, "default added", means
+	case d.to == nil:
+		return Breaking, "default removed", "New objects without the field have no value."
+	}
+	return Breaking, "default changed", means
+}
+
+func classifyRules(d difference) (Level, string, string) {
+	switch {
+	case hasNewRule(d.is, d.was):
+		return Review, "validation rule added or changed", "Existing objects that violate it stay readable; writes that change the validated fields are rejected."
+	case hasNewRule(d.was, d.is):
+		return Plain, "validation rule removed", ""
+	}
+	return classifyText(d) // only a message changed
+}
+
+// hasNewRule reports whether a property has a validation rule that another one lacks.
+func hasNewRule(one, other *schema) bool {
+	return slices.ContainsFunc(one.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+		return !slices.ContainsFunc(other.XValidations, func(o apiextensionsv1.ValidationRule) bool { return o.Rule == rule.Rule })
+	})
 }

@@ -5,8 +5,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"pkg.package-operator.run/boxcutter/managedcache"
@@ -71,4 +74,60 @@ func (o *outlasting) Watch(ctx context.Context, owner client.Object, kinds sets.
 // Free ends the watches that only this owner needed.
 func (o *outlasting) Free(ctx context.Context, owner client.Object) error {
 	return o.during(func() error { return o.TrackingCache.Free(ctx, owner) })
+}
+
+// Reader reads installed objects from a cache that holds cluster-scoped objects and those
+// in the providers' namespaces. It reads objects in other namespaces from the API server.
+// There it treats a Forbidden error as NotFound: without read access to a namespace,
+// the installer has created nothing in it.
+type Reader struct {
+	// Reader is the cache.
+	client.Reader
+	// Live reads from the API server, bypassing the cache.
+	Live client.Reader
+	// Namespaces are the providers' namespaces.
+	Namespaces Namespaces
+}
+
+// Namespaces are the namespaces in the cache of installed objects.
+type Namespaces []string
+
+// has reports whether the cache covers a namespace; empty for cluster-scoped objects.
+func (n Namespaces) has(namespace string) bool {
+	return namespace == "" || slices.Contains(n, namespace)
+}
+
+// Get reads an object.
+func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if r.Namespaces.has(key.Namespace) {
+		return r.Reader.Get(ctx, key, object, options...)
+	}
+	err := r.Live.Get(ctx, key, object, options...)
+	if apierrors.IsForbidden(err) {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: object.GetObjectKind().GroupVersionKind().Kind}, key.String())
+	}
+	return err
+}
+
+// knownMappings is a mapper that keeps each mapping it has found. A cache asks for one at each read. controller-runtime's
+// mapper drops none either, but searches all groups of the cluster each time.
+type knownMappings struct {
+	meta.RESTMapper
+	known sync.Map // of *meta.RESTMapping by schema.GroupVersionKind
+}
+
+// RESTMapping returns the mapping of a kind.
+func (m *knownMappings) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if len(versions) != 1 {
+		return m.RESTMapper.RESTMapping(kind, versions...)
+	}
+	key := kind.WithVersion(versions[0])
+	if mapping, found := m.known.Load(key); found {
+		return mapping.(*meta.RESTMapping), nil
+	}
+	mapping, err := m.RESTMapper.RESTMapping(kind, versions...)
+	if err == nil {
+		m.known.Store(key, mapping)
+	}
+	return mapping, err
 }
