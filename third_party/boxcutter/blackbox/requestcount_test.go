@@ -80,17 +80,6 @@ func TestReconcile_ConvergedSendsNoRequest(t *testing.T) {
 	})
 }
 
-func TestReconcile_PausedConvergedSendsNoRequest(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	revision := b.revision(1, b.owner("owner"), nil, b.mixed(3)...)
-	b.install(revision)
-	b.requests.take()
-	if result := b.reconcile(revision, boxcutter.WithPaused{}); !result.IsComplete() {
-		t.Errorf("the revision is not complete:\n%s", result)
-	}
-	b.expectRequests(map[string]int{})
-}
-
 func TestSchemas_ReadOnce(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	b.install(b.revision(1, b.owner("owner"), nil, b.mixed(9)...))

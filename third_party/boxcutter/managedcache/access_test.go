@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,32 +106,6 @@ func TestAccessManager_CredentialsAndFiltersByOwner(t *testing.T) {
 	})
 }
 
-func TestAccessManager_CreatesAccessOnce(t *testing.T) {
-	s := newServer(t)
-	var mu sync.Mutex
-	calls := 0
-	m := newStartedManager(t, s, func(_ context.Context, _ *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		calls++
-		return config, options, nil
-	})
-	var wg sync.WaitGroup
-	accessors := make([]managedcache.Accessor, 10)
-	for i := range accessors {
-		wg.Go(func() {
-			var err error
-			if accessors[i], err = m.Get(deadline(t), user("owner")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if calls != 1 || len(slices.Compact(accessors)) != 1 {
-		t.Errorf("10 calls created %d accesses", calls)
-	}
-}
-
 func TestAccessManager_RetriesFailedAccess(t *testing.T) {
 	failedCh := errors.New("broken")
 	err := failedCh
@@ -148,50 +121,6 @@ func TestAccessManager_RetriesFailedAccess(t *testing.T) {
 	}
 	if _, err := m.Get(deadline(t), nil); err == nil {
 		t.Error("Get without an owner succeeded")
-	}
-}
-
-func TestAccessManager_AccessLivesWithUsers(t *testing.T) {
-	s := newServer(t)
-	m := newStartedManager(t, s, nil)
-	ctx := deadline(t)
-	owner := user("owner")
-	accessor := access(t, m, owner, user("one"), configMap)
-	access(t, m, owner, user("two"), secret)
-	other := access(t, m, user("other"), user("one"), secret)
-	for _, want := range []struct {
-		gvk   schema.GroupVersionKind
-		users []managedcache.AccessManagerKey
-	}{
-		{configMap, []managedcache.AccessManagerKey{key(user("one")), key(owner), key(user("two"))}},
-		{secret, []managedcache.AccessManagerKey{key(user("one")), key(user("other")), key(owner), key(user("two"))}}, {widget, nil},
-	} {
-		if diff := cmp.Diff(want.users, m.GetWatchersForGVK(want.gvk)); diff != "" {
-			t.Errorf("watchers of %s: %s", want.gvk, diff)
-		}
-	}
-	if err := m.FreeWithUser(ctx, owner, user("two")); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{configMap}, accessor.GetGVKs()); diff != "" {
-		t.Errorf("after the first user is gone: %s", diff)
-	}
-	if err := client.IgnoreNotFound(get(ctx, accessor, configMap, "x")); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(m.FreeWithUser(ctx, owner, user("one")), m.FreeWithUser(ctx, user("other"), user("one")), m.Free(ctx, user("stranger"))); err != nil {
-		t.Fatal(err)
-	}
-	for _, ended := range []managedcache.Accessor{accessor, other} {
-		if err := get(ctx, ended, secret, "x"); err == nil || ctx.Err() != nil || client.IgnoreNotFound(err) == nil {
-			t.Errorf("reading from a freed access: %v", err)
-		}
-	}
-	if watchers := m.GetWatchersForGVK(secret); watchers != nil {
-		t.Errorf("watchers when all are freed: %v", watchers)
-	}
-	if again := access(t, m, owner, user("one"), configMap); again == accessor {
-		t.Error("Get returned a freed access")
 	}
 }
 
@@ -218,35 +147,6 @@ func TestAccessManager_AccessBeforeStart(t *testing.T) {
 	if err := m.Start(deadline(t)); err == nil {
 		t.Error("the second Start succeeded")
 	}
-}
-
-func TestEnqueueWatchingObjects_AllAccesses(t *testing.T) {
-	s := newServer(t)
-	s.put(secret, "a", nil)
-	m := newStartedManager(t, s, nil)
-	access(t, m, user("present"), user("u"), secret)
-	q := newQueue(t)
-	enqueue := managedcache.NewEnqueueWatchingObjects(m, &corev1.ConfigMap{}, testScheme(t))
-	if err := m.Source(enqueue).Start(deadline(t), q); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, q, "default present")
-	access(t, m, user("zukunft"), user("u"), secret)
-	seen := map[string]bool{}
-	eventually(t, "both owners are enqueued", func() bool {
-		for q.Len() > 0 {
-			request, _ := q.Get()
-			q.Done(request)
-			seen[request.Name] = true
-		}
-		return seen["present"] && seen["zukunft"]
-	})
-	one := map[schema.GroupVersionKind]int{secret: 1}
-	want := managedcache.ObjectsPerOwnerPerGVK{key(user("present")): one, key(user("zukunft")): one}
-	eventually(t, "the objects are counted", func() bool {
-		metrics, err := m.CollectMetrics(deadline(t))
-		return err == nil && cmp.Equal(want, metrics)
-	})
 }
 
 // watchers returns the watchers of each kind.

@@ -4,7 +4,6 @@ package ownerhandling
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -12,9 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -139,19 +136,6 @@ func widgetOf(apiVersion, kind string) client.Object {
 	return w
 }
 
-func TestEnqueueRequestForOwner_IgnoresUnusableObjects(t *testing.T) {
-	s := NewAnnotation(testScheme(t), testKey)
-	malformed := configMap("obj")
-	malformed.Annotations = map[string]string{testKey: "{"}
-	q := newQueue(t)
-	h := s.EnqueueRequestForOwner(&corev1.ConfigMap{}, nil, false)
-	events(t.Context(), h, q, malformed, malformed)
-	events(t.Context(), h, q, nil, nil)
-	if got := drain(q); len(got) != 0 {
-		t.Errorf("got requests %v, want none", got)
-	}
-}
-
 func TestEnqueueRequestForOwner_InvalidTypeLogs(t *testing.T) {
 	scheme := testScheme(t)
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Twin"}, &corev1.Secret{})
@@ -179,18 +163,5 @@ func TestEnqueueRequestForOwner_InvalidTypeLogs(t *testing.T) {
 				t.Errorf("logged %q, want one line", lines)
 			}
 		})
-	}
-}
-
-func TestEnqueueRequestForOwner_ErrMultipleKinds(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, kind := range []string{"One", "Two"} {
-		scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}, &corev1.ConfigMap{})
-	}
-	owner := configMap("owner")
-	owner.UID = types.UID("uid")
-	err := NewAnnotation(scheme, testKey).SetControllerReference(owner, configMap("obj"))
-	if !errors.Is(err, ErrMultipleKinds) {
-		t.Errorf("got %v, want ErrMultipleKinds", err)
 	}
 }

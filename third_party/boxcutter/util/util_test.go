@@ -16,29 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestHash_DependsOnContent(t *testing.T) {
-	type content struct {
-		Labels map[string]string
-		Next   *content
-	}
-	make := func() *content {
-		return &content{Labels: map[string]string{"a": "1", "b": "2"}, Next: &content{}}
-	}
-	first := util.ComputeSHA256Hash(make(), nil)
-	if len(first) != 64 || first != util.ComputeSHA256Hash(make(), nil) {
-		t.Errorf("the hash of equal values differs: %s", first)
-	}
-	changed := make()
-	changed.Next.Labels = map[string]string{"c": "3"}
-	if first == util.ComputeSHA256Hash(changed, nil) {
-		t.Error("a change behind a pointer does not change the hash")
-	}
-	zero, one := uint32(0), uint32(1)
-	if first == util.ComputeSHA256Hash(make(), &zero) || util.ComputeSHA256Hash(make(), &zero) == util.ComputeSHA256Hash(make(), &one) {
-		t.Error("the collision count does not change the hash")
-	}
-}
-
 // same is a comparator that reports no differences for our own objects.
 type same struct{}
 
@@ -139,35 +116,5 @@ func TestSummarizeRevisionTeardownResult_Texts(t *testing.T) {
 	}
 	if got := util.SummarizeRevisionTeardownResult(nil); got != "" {
 		t.Errorf("no result: %q", got)
-	}
-}
-
-// incomplete is a teardown without an active, waiting or gone phase, as a phase engine of the program may return it.
-type incomplete struct {
-	machinery.RevisionTeardownResult
-
-	phases []machinery.PhaseTeardownResult
-}
-
-func (incomplete) IsComplete() bool                             { return false }
-func (incomplete) GetActivePhaseName() (string, bool)           { return "", false }
-func (incomplete) GetWaitingPhaseNames() []string               { return nil }
-func (incomplete) GetGonePhaseNames() []string                  { return nil }
-func (i incomplete) GetPhases() []machinery.PhaseTeardownResult { return i.phases }
-
-type tornDown struct {
-	machinery.PhaseTeardownResult
-
-	name     string
-	complete bool
-}
-
-func (d tornDown) GetName() string  { return d.name }
-func (d tornDown) IsComplete() bool { return d.complete }
-
-func TestSummarizeRevisionTeardownResult_Incomplete(t *testing.T) {
-	result := incomplete{phases: []machinery.PhaseTeardownResult{tornDown{name: "deploy"}, tornDown{name: "configure", complete: true}}}
-	if got, want := util.SummarizeRevisionTeardownResult(result), "incomplete phases: deploy; 1 phase(s) completed"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -14,14 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
 // request is a recorded request.
@@ -202,71 +199,6 @@ func TestPhaseValidator_WithFieldOwner(t *testing.T) {
 	}
 }
 
-func TestPhaseValidator_NamespacedOwner(t *testing.T) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
-	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
-	inNamespace := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "owner", Name: "owner", Namespace: "ns"}}
-	inNone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "owner", Name: "owner"}}
-
-	for name, test := range map[string]struct {
-		validator func(restMapper, client.Writer) *ObjectValidator
-		owner     client.Object
-		obj       client.Object
-		want      error
-	}{
-		"its own namespace": {
-			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "ns", "a"),
-		},
-		"another namespace": {
-			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "other", "a"),
-			want: MustBeInNamespaceError{ExpectedNamespace: "ns", ActualNamespace: "other"},
-		},
-		"no namespace given": {
-			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "", "a"),
-			want: MustBeInNamespaceError{ExpectedNamespace: "ns"},
-		},
-		"a cluster-scoped kind": {
-			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Namespace", "", "a"),
-			want: MustBeNamespaceScopedResourceError{},
-		},
-		"a cluster-scoped kind with a namespace": {
-			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Namespace", "ns", "a"),
-			want: MustBeNamespaceScopedResourceError{},
-		},
-		"an unknown kind": {
-			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Unknown", "ns", "a"),
-			want: &meta.NoKindMatchError{},
-		},
-		"a cluster-scoped owner": {
-			validator: NewNamespacedObjectValidator, owner: inNone, obj: object("Namespace", "", "a"),
-		},
-		"no owner": {
-			validator: NewNamespacedObjectValidator, obj: object("ConfigMap", "other", "a"),
-		},
-		"the validator for the cluster": {
-			validator: NewClusterObjectValidator, owner: inNamespace, obj: object("ConfigMap", "other", "a"),
-		},
-		"the validator for the cluster, cluster-scoped kind": {
-			validator: NewClusterObjectValidator, owner: inNamespace, obj: object("Namespace", "", "a"),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := &apiServer{}
-			err := test.validator(mapper, server.client()).Validate(t.Context(), test.obj, types.WithOwner(test.owner, nil))
-			if !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
-			}
-			if _, ok := errors.AsType[*ObjectValidationError](err); ok != (test.want != nil) {
-				t.Errorf("got %v, want an ObjectValidationError: %v", err, test.want != nil)
-			}
-			if asked := len(server.requests) > 0; asked != (test.want == nil) {
-				t.Errorf("requests to the API server: %v", asked)
-			}
-		})
-	}
-}
-
 func TestPhaseValidator_MissingNamespace(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
@@ -278,23 +210,6 @@ func TestPhaseValidator_MissingNamespace(t *testing.T) {
 		if diff := cmp.Diff(want, reportOf(t, err)); diff != "" {
 			t.Errorf("%s: report (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-type failingMapper struct{}
-
-func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	return nil, errors.New("discovery failed")
-}
-
-func TestPhaseValidator_FailedDiscoveryIsError(t *testing.T) {
-	owner := object("ConfigMap", "ns", "owner")
-	owner.SetUID("owner")
-	server := &apiServer{}
-	err := NewNamespacedObjectValidator(failingMapper{}, server.client()).
-		Validate(t.Context(), object("ConfigMap", "ns", "a"), types.WithOwner(owner, nil))
-	if _, ok := errors.AsType[*ObjectValidationError](err); ok || err == nil {
-		t.Errorf("got %v, want an error other than ObjectValidationError", err)
 	}
 }
 
@@ -310,20 +225,6 @@ func TestPhaseValidator_InvalidNamesAreFindings(t *testing.T) {
 	}
 	if len(server.requests) > 0 {
 		t.Errorf("requests to the API server: %v", server.requests)
-	}
-}
-
-func TestPhaseValidator_TypedObjects(t *testing.T) {
-	server := &apiServer{}
-	obj := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"},
-	}
-	if err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
-	if len(server.requests) != 1 || obj.UID != "" {
-		t.Errorf("requests: %v, object: %v", server.requests, obj)
 	}
 }
 
@@ -362,45 +263,5 @@ func TestPhaseValidator_TransientResponseIsNoFinding(t *testing.T) {
 	}
 	if len(server.requests) != 2 {
 		t.Errorf("requests: %v, want none after TooManyRequests", server.requests)
-	}
-}
-
-func TestPhaseValidator_OptionsOfPhase(t *testing.T) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
-	owner := object("ConfigMap", "ns", "owner")
-	owner.SetUID("owner")
-	objects := []client.Object{object("ConfigMap", "other", "a")}
-
-	for name, validate := range map[string]func(v *PhaseValidator) error{
-		"given by the phase": func(v *PhaseValidator) error {
-			return v.Validate(t.Context(), types.NewPhaseWithOwner("one", objects, owner, nil))
-		},
-		"given to the call": func(v *PhaseValidator) error {
-			return v.Validate(t.Context(), types.NewPhase("one", objects), types.WithOwner(owner, nil))
-		},
-		"given for the object": func(v *PhaseValidator) error {
-			return v.Validate(t.Context(), types.NewPhase("one", objects),
-				types.WithObjectReconcileOptions(objects[0], types.WithOwner(owner, nil)))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := validate(NewNamespacedPhaseValidator(mapper, (&apiServer{}).client()))
-			if _, ok := errors.AsType[MustBeInNamespaceError](err); !ok {
-				t.Errorf("got %v, want a MustBeInNamespaceError", err)
-			}
-		})
-	}
-}
-
-func TestWithFieldOwner_ReturnsCopy(t *testing.T) {
-	server := &apiServer{}
-	validator := NewClusterObjectValidator(nil, server.client())
-	validator.WithFieldOwner("other")
-	if err := validator.Validate(t.Context(), &unstructured.Unstructured{Object: object("ConfigMap", "ns", "a").Object}); err != nil {
-		t.Fatal(err)
-	}
-	if got := server.requests[0].Manager; got != "boxcutter" {
-		t.Errorf("the field manager of the request is %q", got)
 	}
 }
