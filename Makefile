@@ -143,10 +143,10 @@ lint: ## Run the linters of .golangci.yaml, and check the wording
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: e2e
-e2e: controlplane ## Run all cases of the tests that make test samples: random sequences, crashes, the least role, real providers, and make compat (make faults is apart)
+e2e: controlplane ## Run all cases of the tests that make test samples: random sequences, crashes, real providers, and make compat (make faults is apart)
 	cd third_party/boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
 	E2E=full go test $(TAGS) -timeout 60m -skip '^TestFaults$$' ./test/e2e
-	E2E=full go test $(TAGS) -timeout 60m -run 'LeastRole|LosesNoInstance|Neighbours' ./install
+	E2E=full go test $(TAGS) -timeout 60m -run 'LosesNoInstance|Neighbours' ./install
 	E2E=full go test -run TwoReportersAgree ./install/status
 	E2E=full go test -run MatchesAFullUnpack ./extractor/remote
 	E2E=full go test -timeout 30m -run 'AcceptsRealProviders|AgreesWithValidation' ./cmd/capi-manifests/internal/apiserver

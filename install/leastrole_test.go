@@ -5,14 +5,9 @@ package install_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -37,7 +33,6 @@ type least struct {
 	*harness
 	objects []*unstructured.Unstructured
 	rules   []rbac.Rule
-	self    client.Client // the installer's
 }
 
 const leastName = "test-least"
@@ -47,7 +42,6 @@ func newLeast(t *testing.T, bundles ...extractor.Bundle) *least {
 	t.Helper()
 	l := &least{harness: newHarness(t)}
 	t.Cleanup(l.restore)
-	l.self = l.asInstaller()
 	l.releaseBundles(bundles)
 	l.rules = rbac.MinimalRules(l.objects, rbac.Options{ExistingRules: l.deleteProvidersRole()})
 	l.grant(l.rules)
@@ -129,140 +123,6 @@ func (l *least) grant(rules []rbac.Rule) {
 	}
 }
 
-// trial removes one permission from the role and triggers the request that needs it.
-type trial struct {
-	rbac.Rule
-	verbs []string
-	left  []rbac.Rule
-}
-
-// trials returns one trial for each verb of each rule. "list" and "watch" are removed
-// together: a client can read a kind with either of them.
-func trials(rules []rbac.Rule) (all []trial) {
-	for i, rule := range rules {
-		reads := slices.Contains(rule.Verbs, "list") && slices.Contains(rule.Verbs, "watch")
-		for _, verb := range rule.Verbs {
-			verbs := []string{verb}
-			switch {
-			case reads && verb == "watch":
-				continue
-			case reads && verb == "list":
-				verbs = append(verbs, "watch")
-			}
-			left := slices.Clone(rules)
-			left[i].Verbs = slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return slices.Contains(verbs, v) })
-			if len(left[i].Verbs) == 0 {
-				left = slices.Delete(left, i, i+1)
-			}
-			all = append(all, trial{rule, verbs, left})
-		}
-	}
-	return all
-}
-
-func (t trial) String() string {
-	return strings.Join([]string{strings.Join(t.verbs, "+"), strings.Join(t.Resources, "+"), t.Why}, " ")
-}
-
-// grantedByRoles reports whether the installer needs the rule only because the providers' roles grant it.
-func (t trial) grantedByRoles() bool { return strings.HasPrefix(t.Why, "roles of the set grant it") }
-
-// trigger is the operation that needs a permission of the installer.
-type trigger int
-
-const (
-	repairing trigger = iota
-	installing
-	removing
-)
-
-// trigger returns the operation of a trial. An admission policy allows only the installer
-// to delete a CRD that it manages.
-func (t trial) trigger() trigger {
-	ofCRDs := slices.Contains(t.Resources, "customresourcedefinitions")
-	switch verb := t.verbs[0]; {
-	case t.grantedByRoles():
-		return repairing
-	case verb == "delete", verb == "list" && len(t.verbs) == 1, verb == "get" && ofCRDs:
-		return removing
-	case verb == "create" && ofCRDs:
-		return installing
-	default:
-		return repairing
-	}
-}
-
-// wantMessages returns regular expressions for the expected messages.
-func (t trial) wantMessages() []string {
-	resources := `resource "(` + strings.Join(t.Resources, "|") + `)"`
-	switch verb := t.verbs[0]; {
-	case t.grantedByRoles():
-		return []string{"is forbidden", "attempting to grant RBAC permissions not currently held"}
-	case verb == "escalate":
-		return []string{"is forbidden", "must have cluster-admin privileges to use the aggregationRule"}
-	case verb == "bind":
-		return []string{t.ResourceNames[0], "was rejected"}
-	case len(t.verbs) > 1:
-		return []string{"is forbidden", resources}
-	default:
-		return []string{"is forbidden", "cannot " + verb + " " + resources}
-	}
-}
-
-// try revokes a permission, waits for the report, and grants the permission again.
-func (l *least) try(t trial) {
-	l.Helper()
-	if t.trigger() == installing {
-		l.uninstallAndWait()
-	}
-	l.revoke(t)
-	l.grant(l.rules)
-	if t.trigger() == removing {
-		l.uninstallAndWait()
-		l.recreateClusterAPI()
-	}
-	l.complete()
-}
-
-// revoke removes a permission and waits until the missing permission is reported.
-func (l *least) revoke(t trial) {
-	l.Helper()
-	l.stop()
-	l.grant(t.left)
-	l.eventually("the permission is revoked", func() error { return l.allowed(t) })
-	if reads := len(t.verbs) > 1; t.trigger() == repairing && (t.grantedByRoles() || !reads) { // a new process reads in any case
-		l.causeDrift(t)
-	}
-	mark := len(l.log.lines())
-	l.start("4.22.0")
-	switch t.trigger() {
-	case installing:
-		l.recreateClusterAPI()
-	case removing:
-		l.uninstallNow()
-	}
-	l.eventually(fmt.Sprintf("the status has the messages %q", t.wantMessages()), func() error { return l.reported(t, mark) })
-}
-
-// recreateClusterAPI creates the ClusterAPI object, and no other object of the release.
-func (l *least) recreateClusterAPI() {
-	l.Helper()
-	objects, err := manifests.Objects()
-	l.must(err)
-	for _, object := range objects {
-		if object.GetKind() == "ClusterAPI" {
-			l.must(l.Create(l.Context(), object))
-		}
-	}
-}
-
-func (l *least) uninstallNow() {
-	l.Helper()
-	cluster := &v1alpha1.ClusterAPI{}
-	cluster.Name = v1alpha1.ClusterAPIName
-	l.must(client.IgnoreNotFound(l.Delete(l.Context(), cluster)))
-}
-
 // complete waits until all objects are installed.
 func (l *least) complete() {
 	l.Helper()
@@ -292,98 +152,6 @@ func (l *least) incomplete() error {
 	return nil
 }
 
-// uninstallAndWait uninstalls all versions and waits until no object exists.
-func (l *least) uninstallAndWait() {
-	l.Helper()
-	l.uninstallNow()
-	l.clusterAPIGone()
-}
-
-// allowed returns an error while the installer has the permission of the trial.
-func (l *least) allowed(t trial) error {
-	attributes := &authorizationv1.ResourceAttributes{Namespace: t.Namespace, Group: t.APIGroups[0], Resource: t.Resources[0], Verb: t.verbs[0]}
-	attributes.Resource, attributes.Subresource, _ = strings.Cut(attributes.Resource, "/")
-	if len(t.ResourceNames) > 0 {
-		attributes.Name = t.ResourceNames[0]
-	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
-	if err := l.self.Create(l.Context(), review); err != nil || review.Status.Allowed {
-		return fmt.Errorf("%+v is allowed: %w", attributes, err)
-	}
-	return nil
-}
-
-// reported returns an error until the missing permission is reported: in a condition, or
-// in the log if the ClusterAPI object is deleted.
-func (l *least) reported(t trial, mark int) error {
-	texts := l.log.lines()[mark:]
-	if t.trigger() != removing {
-		l.touch()
-		texts = []string{l.conditions()}
-	}
-	for _, text := range texts {
-		plain := strings.ReplaceAll(text, `\`, "") // the log escapes quotation marks
-		if !slices.ContainsFunc(t.wantMessages(), func(part string) bool { return !regexp.MustCompile(part).MatchString(plain) }) {
-			return nil
-		}
-	}
-	return fmt.Errorf("not found in %d texts", len(texts))
-}
-
-// edited is the label that the trials modify; every object of Cluster API's providers has it.
-const edited = "cluster.x-k8s.io/provider"
-
-// causeDrift modifies or deletes installed objects, so that the installer needs the
-// permission to revert it.
-func (l *least) causeDrift(t trial) {
-	l.Helper()
-	disturbed := 0
-	for _, object := range l.objects {
-		if !t.disturbs(object) {
-			continue
-		}
-		disturbed++
-		switch verb := t.verbs[0]; {
-		case t.grantedByRoles():
-			l.must(l.Delete(l.Context(), object.DeepCopy()))
-		case verb == "patch":
-			patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "edited"}}}`, edited)
-			l.must(l.Patch(l.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, patch)))
-		case verb == "get": // a colliding object with the annotation for adoption
-			l.must(l.Delete(l.Context(), object.DeepCopy()))
-			offered := object.DeepCopy()
-			offered.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
-			l.eventually("the object is recreated", func() error { return l.Create(l.Context(), offered) })
-		default:
-			l.must(l.Delete(l.Context(), object.DeepCopy()))
-		}
-	}
-	if disturbed == 0 {
-		l.Fatalf("no object found to modify for %s", t)
-	}
-}
-
-// disturbs reports whether a trial modifies or deletes an object.
-func (t trial) disturbs(object *unstructured.Unstructured) bool {
-	guessed, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	ofKind := guessed.Group == t.APIGroups[0] && guessed.Resource == t.Resources[0]
-	switch {
-	case object.GetNamespace() != t.Namespace && (t.verbs[0] != "bind" || object.GetNamespace() != ""):
-		return false
-	case t.grantedByRoles():
-		return object.GetKind() == map[bool]string{true: "ClusterRole", false: "Role"}[t.Namespace == ""]
-	case t.verbs[0] == "escalate":
-		return object.Object["aggregationRule"] != nil
-	case t.verbs[0] == "bind": // both, else the installer has the role's rules
-		bound, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
-		return bound == t.ResourceNames[0] || ofKind && object.GetName() == t.ResourceNames[0]
-	case len(t.ResourceNames) > 0:
-		return ofKind && object.GetName() == t.ResourceNames[0]
-	default:
-		return ofKind
-	}
-}
-
 // realBundle returns the bundle of a provider from the manifests of its project.
 func realBundle(t *testing.T, name string) extractor.Bundle {
 	t.Helper()
@@ -405,37 +173,28 @@ func realBundle(t *testing.T, name string) extractor.Bundle {
 	return bundle
 }
 
-// sample returns one trial of each sort that is not in seen: first repairs (they
-// revert drift), then removals. Removals run last because they block the
-// uninstall.
-func sample(all []trial, seen map[string]bool) (repairs, removals []trial) {
-	for _, t := range all {
-		sort := fmt.Sprint(t.Why, t.Namespace == "")
-		if !t.grantedByRoles() {
-			sort = fmt.Sprint(t.Why, t.verbs)
-		}
-		switch {
-		case seen[sort]:
-		case t.trigger() == repairing:
-			repairs = append(repairs, t)
-		case t.trigger() == removing && t.verbs[0] != "get":
-			removals = append([]trial{t}, removals...) // reads precede deletions
-		default:
+// edited is the label that the test modifies; every object of Cluster API's providers has it.
+const edited = "cluster.x-k8s.io/provider"
+
+// disturb edits all objects, and deletes one of each kind except CRDs, which an admission policy protects.
+func (l *least) disturb() {
+	l.Helper()
+	deleted := map[string]bool{object.CRDVersion.Kind: true}
+	for _, o := range l.objects {
+		if !deleted[o.GetKind()] {
+			deleted[o.GetKind()] = true
+			l.must(l.Delete(l.Context(), o.DeepCopy()))
 			continue
 		}
-		seen[sort] = true
+		patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "edited"}}}`, edited)
+		l.must(l.Patch(l.Context(), o.DeepCopy(), client.RawPatch(types.MergePatchType, patch)))
 	}
-	return repairs, removals
 }
 
-// TestLeastRole_SufficientAndMinimal installs real providers with the least role.
-// Then it revokes one permission at a time and expects a report when objects are
-// installed, reverted or removed. With E2E=full, it tries each verb of each rule,
-// otherwise one of each sort.
-func TestLeastRole_SufficientAndMinimal(t *testing.T) {
+// TestLeastRole_Sufficient installs real providers with the least role, repairs and uninstalls them. TestMinimalRules lists the rules of each kind of object,
+// and TestPermissions_CheckedBeforeTheFirstWrite shows how a missing rule is reported.
+func TestLeastRole_Sufficient(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
-	var mutex sync.Mutex // guards seen
 	for _, c := range []struct {
 		name    string
 		bundles []extractor.Bundle
@@ -451,22 +210,10 @@ func TestLeastRole_SufficientAndMinimal(t *testing.T) {
 			l := newLeast(t, c.bundles...)
 			l.start("4.22.0")
 			l.complete()
-			mutex.Lock()
-			tried, last := sample(trials(l.rules), seen)
-			mutex.Unlock()
-			if os.Getenv("E2E") == "full" {
-				tried, last = trials(l.rules), nil
-			}
-			for _, trial := range tried {
-				t.Log("TRIAL", trial)
-				l.try(trial)
-			}
-			for _, trial := range last {
-				t.Log("last trial", trial)
-				l.revoke(trial)
-			}
-			l.grant(l.rules)
-			l.uninstallAndWait()
+			l.disturb()
+			l.complete()
+			l.must(l.Delete(t.Context(), l.clusterAPI()))
+			l.clusterAPIGone()
 		})
 	}
 }
