@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"context"
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -36,23 +37,28 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// archiveName returns the name of the archive for a platform.
-func (b build) archiveName(p platform) string {
-	name := fmt.Sprintf("capi-manifests_%s_%s_%s", b.version, p.os, p.arch)
+// archiveName returns the name of the archive with a program for a platform.
+func (b build) archiveName(program string, p platform) string {
+	name := fmt.Sprintf("%s_%s_%s_%s", program, b.version, p.os, p.arch)
 	if p.os == "windows" {
 		return name + ".zip"
 	}
 	return name + ".tar.gz"
 }
 
-// writeArchives writes capi-manifests for each platform, with completion, man pages and the licences of its modules.
+// writeArchives writes capi-manifests, with completion and man pages, and capi-extension.
 func (b build) writeArchives(ctx context.Context) error {
 	common, err := documents(b.created) //nolint:contextcheck // runs no command
 	if err != nil {
 		return err
 	}
+	return errors.Join(b.writeArchivesOf(ctx, "capi-manifests", common), b.writeArchivesOf(ctx, "capi-extension", nil))
+}
+
+// writeArchivesOf writes a program for each platform, with documents and the licences of its modules.
+func (b build) writeArchivesOf(ctx context.Context, name string, documents files) error {
 	for _, p := range b.platforms {
-		program, err := b.program(ctx, "capi-manifests", p)
+		program, err := b.program(ctx, name, p)
 		if err != nil {
 			return err
 		}
@@ -64,7 +70,7 @@ func (b build) writeArchives(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		maps.Copy(all, common)
+		maps.Copy(all, documents)
 		all[filepath.Base(program)] = file{content, 0o755}
 		pack := packTar
 		if p.os == "windows" {
@@ -74,7 +80,7 @@ func (b build) writeArchives(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("writing the archive for %s: %w", p, err)
 		}
-		if err := b.write(b.archiveName(p), archive); err != nil {
+		if err := b.write(b.archiveName(name, p), archive); err != nil {
 			return err
 		}
 	}
@@ -135,7 +141,7 @@ func (b build) licences(ctx context.Context, program string) (files, error) {
 		return nil, fmt.Errorf("reading the modules of %s: %w", program, err)
 	}
 	for _, module := range append([]*debug.Module{{Path: "std"}}, info.Deps...) {
-		dir, err := b.moduleDir(ctx, module.Path)
+		dir, err := b.moduleDir(ctx, filepath.Base(program), module.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -167,13 +173,13 @@ func (b build) absoluteRoot() string {
 	return root
 }
 
-// moduleDir returns the folder of a module, and of Go for its standard library.
-func (b build) moduleDir(ctx context.Context, module string) (string, error) {
+// moduleDir returns the folder of a module in a program, and of Go for its standard library.
+func (b build) moduleDir(ctx context.Context, program, module string) (string, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	if module == "std" {
 		list = exec.CommandContext(ctx, "go", "env", "GOROOT")
 	}
-	list.Dir, list.Env = b.root, b.environment
+	list.Dir, list.Env = b.module(program), b.environment
 	output, err := list.Output()
 	if err != nil {
 		return "", fmt.Errorf("finding module %s: %w", module, err)

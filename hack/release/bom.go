@@ -20,9 +20,11 @@ import (
 
 // writeBillsOfMaterials writes the modules of each program with their licences (CycloneDX). A bill is about all platforms of its program.
 func (b build) writeBillsOfMaterials(ctx context.Context) error {
-	platforms := map[string][]platform{"capi-manifests": b.platforms}
+	platforms := map[string][]platform{"capi-manifests": b.platforms, "capi-extension": b.platforms}
 	for _, arch := range imagePlatforms {
-		platforms["capi-installer"] = append(platforms["capi-installer"], platform{"linux", arch})
+		for _, name := range []string{installer, "capi-lifecycle-hooks"} {
+			platforms[name] = append(platforms[name], platform{"linux", arch})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(platforms)) {
 		components := map[string]cyclonedx.Component{}
@@ -97,7 +99,7 @@ func (b build) component(module *debug.Module) cyclonedx.Component {
 	}
 	reference := "pkg:golang/" + name + "@" + strings.TrimPrefix(version, "go")
 	if isStandIn(module) {
-		name, version, reference = module.Path, b.version, b.own(strings.TrimPrefix(name, "./"))
+		name, version, reference = module.Path, b.version, b.own(strings.TrimLeft(name, "./"))
 	}
 	return cyclonedx.Component{BOMRef: reference, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: reference}
 }

@@ -23,19 +23,22 @@ import (
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 )
 
-// imagePlatforms are the architectures of the installer's image.
+// installer is the program whose image is part of an OpenShift release.
+const installer = "capi-installer"
+
+// imagePlatforms are the architectures of images.
 var imagePlatforms = []string{"amd64", "arm64"}
 
-// writeImage builds the program for each architecture and writes the index of the images into an OCI layout, or an archive of
+// writeImage builds a program for each architecture and writes the index of the images into an OCI layout, or an archive of
 // one if the name ends in .tar. It returns the digest of the index.
-func (b build) writeImage(ctx context.Context, path string) (v1.Hash, error) {
+func (b build) writeImage(ctx context.Context, name, path string) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range imagePlatforms {
-		program, err := b.program(ctx, "capi-installer", platform{"linux", arch})
+		program, err := b.program(ctx, name, platform{"linux", arch})
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		image, err := b.image(program, arch)
+		image, err := b.image(name, program, arch)
 		if err != nil {
 			return v1.Hash{}, err
 		}
@@ -47,15 +50,15 @@ func (b build) writeImage(ctx context.Context, path string) (v1.Hash, error) {
 	if filepath.Ext(path) == ".tar" {
 		write = ocilayout.WriteArchive
 	}
-	if err := write(ctx, path, index, "capi-installer:"+b.version); err != nil {
+	if err := write(ctx, path, index, name+":"+b.version); err != nil {
 		return v1.Hash{}, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return index.Digest()
 }
 
 // image returns the image with a program, with the content that Containerfile describes.
-func (b build) image(program, arch string) (v1.Image, error) {
-	files, err := contents(program, filepath.Join(b.root, "manifests"))
+func (b build) image(name, program, arch string) (v1.Image, error) {
+	files, err := b.contents(name, program)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +76,10 @@ func (b build) image(program, arch string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.configured(image, arch)
+	return b.configured(image, name, arch)
 }
 
-func (b build) configured(image v1.Image, arch string) (v1.Image, error) {
+func (b build) configured(image v1.Image, name, arch string) (v1.Image, error) {
 	file, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
@@ -85,27 +88,33 @@ func (b build) configured(image v1.Image, arch string) (v1.Image, error) {
 	file.OS, file.Architecture, file.Created = "linux", arch, v1.Time{Time: b.created}
 	file.Config = v1.Config{
 		User:       "65532:65532",
-		Entrypoint: []string{"/usr/bin/capi-installer"},
+		Entrypoint: []string{"/usr/bin/" + name},
 		Labels: map[string]string{
-			"io.openshift.release.operator":     "true",
 			"org.opencontainers.image.version":  b.version,
 			"org.opencontainers.image.revision": b.revision,
 			"org.opencontainers.image.created":  b.created.Format(timeFormat),
 			"org.opencontainers.image.source":   source,
 			"org.opencontainers.image.licenses": "Apache-2.0",
-			"org.opencontainers.image.title":    "capi-installer",
+			"org.opencontainers.image.title":    name,
 		},
+	}
+	if name == installer {
+		file.Config.Labels["io.openshift.release.operator"] = "true"
 	}
 	return mutate.ConfigFile(image, file)
 }
 
-// contents returns the files of the image. They have no times and no owners, so that the layer is reproducible.
-func contents(binary, manifests string) (fs.FS, error) {
+// contents returns the files of an image; the manifests belong to the installer. They have no times and no owners, so that the layer is reproducible.
+func (b build) contents(name, binary string) (fs.FS, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("reading the program: %w", err)
 	}
-	files := fstest.MapFS{"usr/bin/capi-installer": {Data: program, Mode: 0o755}}
+	files := fstest.MapFS{"usr/bin/" + name: {Data: program, Mode: 0o755}}
+	if name != installer {
+		return files, nil
+	}
+	manifests := filepath.Join(b.root, "manifests")
 	entries, err := os.ReadDir(manifests)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifests: %w", err)

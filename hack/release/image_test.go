@@ -33,7 +33,7 @@ func TestImage_IsReproducible(t *testing.T) {
 		if err := os.WriteFile(binary, []byte(step.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		image, err := b.image(binary, "arm64")
+		image, err := b.image(installer, binary, "arm64")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestImage_IsReproducible(t *testing.T) {
 
 func TestImage_RunsAsNonRoot(t *testing.T) {
 	b := testBuild(t)
-	image, err := b.image(os.Args[0], "arm64")
+	image, err := b.image(installer, os.Args[0], "arm64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestImage_RunsAsNonRoot(t *testing.T) {
 // TestImage_LayerEndsWithTheEndOfAnArchive reads the layer as GNU tar and Python do: they reject an archive without two
 // empty blocks at its end. Go's own reader does not need them.
 func TestImage_LayerEndsWithTheEndOfAnArchive(t *testing.T) {
-	image, err := testBuild(t).image(os.Args[0], "amd64")
+	image, err := testBuild(t).image(installer, os.Args[0], "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func (b build) run(ctx context.Context, imageOnly bool) error {
 	defer os.RemoveAll(bin)
 	b.bin = bin
 	if imageOnly {
-		digest, err := b.writeImage(ctx, b.output)
+		digest, err := b.writeImage(ctx, installer, b.output)
 		if err == nil {
 			fmt.Printf("%s@%s\n", b.output, digest)
 		}
@@ -92,8 +92,11 @@ func (b build) release(ctx context.Context) error {
 	if err := os.MkdirAll(b.output, 0o755); err != nil {
 		return err
 	}
-	digest, err := b.writeImage(ctx, filepath.Join(b.output, "capi-installer-image.tar"))
+	digest, err := b.writeImage(ctx, installer, filepath.Join(b.output, "capi-installer-image.tar"))
 	if err != nil {
+		return err
+	}
+	if _, err := b.writeImage(ctx, "capi-lifecycle-hooks", filepath.Join(b.output, "capi-lifecycle-hooks-image.tar")); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{

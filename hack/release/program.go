@@ -35,6 +35,14 @@ func parsePlatforms(list string) (platforms []platform) {
 // goFlags are the flags of the Makefile, so that the result does not depend on the environment, and compiled packages are shared.
 const goFlags = "-trimpath -tags=containers_image_openpgp -gcflags=all=-dwarf=false"
 
+// module returns the folder of the module with a program.
+func (b build) module(name string) string {
+	if slices.Contains([]string{"capi-extension", "capi-lifecycle-hooks"}, strings.TrimSuffix(name, ".exe")) {
+		return filepath.Join(b.root, "extension")
+	}
+	return b.root
+}
+
 // program builds a program and returns its path. The build depends only on the source, the version and Go.
 func (b build) program(ctx context.Context, name string, p platform) (string, error) {
 	file := filepath.Join(b.bin, strings.ReplaceAll(p.String(), "/", "_"), name)
@@ -45,7 +53,7 @@ func (b build) program(ctx context.Context, name string, p platform) (string, er
 		return file, nil
 	}
 	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+b.version, "-o", file, "./cmd/"+name)
-	command.Dir = b.root
+	command.Dir = b.module(name)
 	command.Env = append(slices.Clone(b.environment), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOFLAGS="+goFlags)
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s for %s: %w\n%s", name, p, err, output)

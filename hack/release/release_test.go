@@ -64,6 +64,9 @@ func TestRelease_IsReproducible(t *testing.T) {
 	}
 	for _, p := range first.platforms {
 		checkArchive(t, first, p)
+		if names := unpack(t, filepath.Join(first.output, first.archiveName("capi-extension", p)), t.TempDir()); !slices.Contains(names, "licences/sigs.k8s.io/cluster-api/LICENSE") {
+			t.Errorf("the archive of capi-extension for %s lacks the licence of Cluster API: %v", p, names)
+		}
 	}
 	checkImage(t, first)
 	checkKrew(t, first)
@@ -72,6 +75,8 @@ func TestRelease_IsReproducible(t *testing.T) {
 		t.Errorf("provenance of %d artifacts, %v", len(s.Subject), err)
 	}
 	checkBill(t, first, "capi-manifests.cdx.json", first.platforms)
+	checkBill(t, first, "capi-extension.cdx.json", first.platforms)
+	checkBill(t, first, "capi-lifecycle-hooks.cdx.json", []platform{{"linux", "amd64"}, {"linux", "arm64"}})
 	checkBill(t, first, "capi-installer.cdx.json", []platform{{"linux", "amd64"}, {"linux", "arm64"}})
 }
 
@@ -220,10 +225,10 @@ func unpack(t *testing.T, archive, dir string) (names []string) {
 func checkArchive(t *testing.T, b build, p platform) {
 	t.Helper()
 	dir := t.TempDir()
-	names := strings.Join(unpack(t, filepath.Join(b.output, b.archiveName(p)), dir), "\n")
+	names := strings.Join(unpack(t, filepath.Join(b.output, b.archiveName("capi-manifests", p)), dir), "\n")
 	for _, want := range []string{"LICENSE", "licences/std/LICENSE", "licences/k8s.io/api/LICENSE", "completion/bash/capi-manifests", "man/man1/capi-manifests-plan.1"} {
 		if !strings.Contains(names, want) {
-			t.Errorf("%s lacks %s", b.archiveName(p), want)
+			t.Errorf("the archive for %s lacks %s", p, want)
 		}
 	}
 	if p != own() {
