@@ -327,25 +327,6 @@ func TestUnmanagedCRD_CheckerAppearsAndDisappears(t *testing.T) {
 	h.settled("4.22.0-1")
 }
 
-func TestUnmanagedCRD_AdoptedIfInstallerFindsItCompatible(t *testing.T) {
-	h := newHarness(t)
-	h.withoutChecker()
-	h.externalCRD()
-	required := strictCRD("v1beta1", "{a: {type: string}}")
-	h.replaceCRD(required)
-	h.unmanaged(foreignCRD)
-	h.installRelease(core(), aws(required))
-	h.replaceCRD(strictCRD("v1beta1", "{}"))
-	h.reports("InstallerDegraded", "Incompatible", "v1beta1 a: field removed")
-	h.unmanaged()
-	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD+" is not adopted", "v1beta1 a: field removed", "checked by the installer")
-	h.replaceCRD(required)
-	h.settled("4.22.0-2")
-	if len(ownershipMetadata(h.object(crdKind, "", foreignCRD))) == 0 {
-		t.Error("the CRD is not adopted")
-	}
-}
-
 // TestUnmanagedCRD_ManagedAgainAtOnce: the cluster serves the API of OpenShift's checker, and nothing answers.
 func TestUnmanagedCRD_ManagedAgainAtOnce(t *testing.T) {
 	h := newHarness(t)

@@ -157,26 +157,6 @@ func (h *harness) rollingOut(version string) {
 	})
 }
 
-func TestDowngrade_DuringUpgradeEqualsFreshInstallation(t *testing.T) {
-	h := newHarness(t)
-	want := h.freshInstallation("4.22.0", h.releaseA)
-	h.releaseA()
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
-	h.stop()
-	h.releaseB()
-	h.start("4.23.0")
-	h.rollingOut("4.23.0-2")
-	h.stop()
-	h.releaseA()
-	h.start("4.22.0")
-	h.settled("4.22.0-3")
-	h.onlyVersion("4.22.0-3")
-	if diff := cmp.Diff(want, h.clusterContent()); diff != "" {
-		t.Errorf("the cluster (-fresh +now):\n%s", diff)
-	}
-}
-
 func TestRollout_StopsForASupersededRelease(t *testing.T) {
 	h := newHarness(t)
 	h.releaseA()

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -62,23 +60,6 @@ func install(t *testing.T) (admin, installer client.Client) {
 		t.Fatal(err)
 	}
 	return admin, installer
-}
-
-func TestManifests_AcceptedByTheAPIServer(t *testing.T) {
-	admin, _ := install(t)
-	deployment := &unstructured.Unstructured{}
-	deployment.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-	key := client.ObjectKey{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-installer"}
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		if err := admin.Get(ctx, key, deployment); err != nil {
-			return false, err
-		}
-		available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
-		return available == 1, nil
-	})
-	if err != nil { // the namespace enforces the restricted pod security standard, and that rejects the pod
-		t.Errorf("the Deployment is not available: %v\n%v", err, deployment.Object["status"])
-	}
 }
 
 func TestPermissions_NoWildcardAndFewSecrets(t *testing.T) {

@@ -192,10 +192,6 @@ func expect(t *testing.T, existing client.Object, want string, writers ...string
 	}
 }
 
-func contains(all []string, one string) bool {
-	return slices.Contains(all, one)
-}
-
 // TestPolicy_InputsOfTheInstaller: SECURITY.md lists these inputs.
 func TestPolicy_InputsOfTheInstaller(t *testing.T) {
 	admin, _ := install(t)

@@ -3,30 +3,18 @@
 package manifests_test
 
 import (
-	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kustomize "sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/test/controlplane"
-	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // ownNamespaces are the namespaces of the product. All others belong to the cluster or to other products.
@@ -119,71 +107,4 @@ func TestDocuments_DeleteNoNamespace(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestUninstall_LeavesWhatItDidNotMake applies each kustomization over a cluster whose namespaces all exist, with data, and
-// removes it with the command of docs/install.md.
-func TestUninstall_LeavesWhatItDidNotMake(t *testing.T) {
-	cluster := controlplane.Fresh(t)
-	admin, err := client.New(cluster.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed(t, admin)
-	page, err := os.ReadFile("../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, command, found := strings.Cut(string(page), "\nkubectl delete -k . ")
-	command, _, _ = strings.Cut(command, "\n")
-	if !found {
-		t.Fatal("docs/install.md has no command that deletes the kustomization")
-	}
-	for _, base := range []string{".", "../deploy/kubernetes"} {
-		t.Run(base, func(t *testing.T) {
-			before := settledUIDs(t, cluster.Config)
-			for _, arguments := range [][]string{{"apply", "-k", base}, append([]string{"delete", "-k", base, "--timeout=2m"}, strings.Fields(command)...)} {
-				if out, err := cluster.Kubectl(t.Context(), arguments...); err != nil {
-					t.Fatalf("kubectl %v: %v\n%s", arguments, err, out)
-				}
-			}
-			if diff := cmp.Diff(before, settledUIDs(t, cluster.Config)); diff != "" {
-				t.Errorf("objects of the cluster (-before +after):\n%s", diff)
-			}
-		})
-	}
-}
-
-// seed creates all shared namespaces, each with a Secret, a ConfigMap and a service account.
-func seed(t *testing.T, admin client.Client) {
-	t.Helper()
-	for _, name := range append([]string{"default", "kube-system", "openshift-config", "openshift-monitoring"}, ownNamespaces...) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := admin.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-		meta := metav1.ObjectMeta{Namespace: name, Name: "pull-secret"}
-		for _, o := range []client.Object{
-			&corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"a": "b"}}, &corev1.ConfigMap{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta},
-		} {
-			if err := admin.Create(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// settledUIDs returns the UIDs of all objects of a cluster when they no longer change, by resource, namespace and name.
-func settledUIDs(t *testing.T, config *rest.Config) (now map[string]types.UID) {
-	t.Helper()
-	var err error
-	err = wait.PollUntilContextTimeout(t.Context(), 2*time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
-		before := now
-		now, err = fixture.UIDs(ctx, config)
-		return cmp.Equal(before, now), err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
 }

@@ -158,29 +158,6 @@ func TestBuild_WithoutGoUsesTheLatestBinary(t *testing.T) {
 	}
 }
 
-func TestBuild_KeepsTheUsersLatestBinary(t *testing.T) {
-	b := tinyBuilder(t)
-	own := filepath.Join(b.cache, latest, "controlplane")
-	writeFile(t, own, "the user's")
-	mustBuild(t, b)
-	if content, err := os.ReadFile(own); err != nil || string(content) != "the user's" {
-		t.Errorf("got %q, %v; want the binary of the user", content, err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(b.cache, latest+".*")); len(left) > 0 {
-		t.Errorf("remaining files: %v", left)
-	}
-}
-
-func TestSourceFolder(t *testing.T) {
-	source, err := sourceFolder(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(source, "programs.go")); err != nil {
-		t.Error(err)
-	}
-}
-
 // tinyBuilder builds a program that prints its linked version, from modules in one folder.
 func tinyBuilder(t *testing.T) builder {
 	t.Helper()

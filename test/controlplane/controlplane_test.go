@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,21 +118,6 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestEnvironment_LimitsCPUs(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "7")
-	for cpus, want := range map[int]string{0: "GOMAXPROCS=7", 1: "GOMAXPROCS=1"} {
-		command := exec.Command("env")
-		command.Env = environment(cpus)
-		out, err := command.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Contains(strings.Split(string(out), "\n"), want) {
-			t.Errorf("%d CPUs: %s is not in\n%s", cpus, want, out)
-		}
-	}
-}
-
 func TestStart_NamesTheProgramThatEnded(t *testing.T) {
 	skipShort(t)
 	dir := t.TempDir()
@@ -172,17 +156,6 @@ func TestStart_TimeoutStopsAllPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
-}
-
-func TestStart_ReturnsTheCauseOfCancellation(t *testing.T) {
-	skipShort(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	interrupted := errors.New("interrupted")
-	time.AfterFunc(300*time.Millisecond, func() { cancel(interrupted) })
-	_, err := Start(ctx, Options{})
-	if _, ok := errors.AsType[*ProgramError](err); ok || !errors.Is(err, interrupted) {
-		t.Errorf("got %v, want interrupted and no *ProgramError", err)
-	}
 }
 
 func TestWait_NamesTheKilledProgram(t *testing.T) {

@@ -3,14 +3,12 @@
 package faults
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -89,29 +87,5 @@ func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
 		if response.Body.Close(); response.StatusCode != step.want {
 			t.Errorf("%s as %s: status %d, want %d", step.url, step.format, response.StatusCode, step.want)
 		}
-	}
-}
-
-func TestEventFault_Delay(t *testing.T) {
-	p := newProxy()
-	p.FailEvents(EventFault{Effect: DelayEvent, Times: 1})
-	body := newEventBody(p, &http.Response{
-		Body: io.NopCloser(bytes.NewReader([]byte(added))), Header: http.Header{}, Request: &http.Request{URL: &url.URL{}},
-	})
-	began := time.Now()
-	if got, err := io.ReadAll(body); string(got) != added || err != nil || time.Since(began) < eventDelay {
-		t.Errorf("read %q, %v after %s", got, err, time.Since(began))
-	}
-}
-
-func TestFault_Late(t *testing.T) {
-	s, p, client := start(t)
-	p.Fail(Fault{Status: http.StatusGatewayTimeout, Late: true, Times: 1})
-	status, body, err := send(client, http.MethodPost, p.Config().Host+"/a")
-	if status != http.StatusGatewayTimeout || !strings.Contains(body, "Timeout") || err != nil {
-		t.Errorf("got %d %s, %v", status, body, err)
-	}
-	if s.writes.Load() != 1 {
-		t.Errorf("%d writes arrived, want 1", s.writes.Load())
 	}
 }

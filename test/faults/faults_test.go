@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,44 +113,6 @@ func TestProxy_ForwardsAndCountsRequests(t *testing.T) {
 	}
 }
 
-func TestProxy_Kubeconfig(t *testing.T) {
-	_, p, _ := start(t)
-	content, err := p.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Host != p.Config().Host {
-		t.Errorf("address of the kubeconfig: %s", config.Host)
-	}
-	client, err := rest.HTTPClientFor(unkept(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if status, _, err := send(client, http.MethodGet, config.Host+"/a"); err != nil || status != http.StatusOK {
-		t.Errorf("a request without credentials: %d, %v; want those that the proxy adds", status, err)
-	}
-}
-
-func TestFault_Status(t *testing.T) {
-	s, p, client := start(t)
-	p.Fail(Fault{Status: http.StatusServiceUnavailable})
-	p.Fail(Fault{Status: http.StatusConflict})
-	if status, _, err := send(client, http.MethodPut, p.Config().Host+"/a"); status != http.StatusServiceUnavailable || err != nil {
-		t.Errorf("got %d, %v; want the first fault", status, err)
-	}
-	p.Heal()
-	if status, body, err := send(client, http.MethodPut, p.Config().Host+"/a"); status != http.StatusOK || body != "done" || err != nil {
-		t.Errorf("after Heal: %d %q, %v", status, body, err)
-	}
-	if s.writes.Load() != 1 {
-		t.Errorf("%d writes arrived, want 1", s.writes.Load())
-	}
-}
-
 func TestFault_StatusIsUnderstoodByClients(t *testing.T) {
 	_, p, _ := start(t)
 	p.Fail(Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Second, Times: 1})
@@ -164,20 +125,6 @@ func TestFault_StatusIsUnderstoodByClients(t *testing.T) {
 	err = client.CoreV1().RESTClient().Get().AbsPath("/a").Do(t.Context()).Error()
 	if !apierrors.IsConflict(err) || time.Since(began) < time.Second {
 		t.Errorf("after %s: %v; want a wait of a second, and a conflict", time.Since(began), err)
-	}
-}
-
-func TestFault_DoAndDelay(t *testing.T) {
-	_, p, client := start(t)
-	told := false
-	p.Fail(Fault{Do: func() { told = true }, Delay: 50 * time.Millisecond})
-	began := time.Now()
-	status, _, err := send(client, http.MethodGet, p.Config().Host+"/a")
-	if status != http.StatusOK || err != nil || time.Since(began) < 50*time.Millisecond {
-		t.Errorf("%d, %v after %s", status, err, time.Since(began))
-	}
-	if !told {
-		t.Error("Do was not called")
 	}
 }
 
@@ -197,15 +144,6 @@ func TestFault_ResetAndLose(t *testing.T) {
 				t.Errorf("%d writes arrived, want %d", s.writes.Load(), test.writes)
 			}
 		})
-	}
-}
-
-func TestFault_CutEndsWatch(t *testing.T) {
-	_, p, client := start(t)
-	p.Fail(Fault{Verbs: []string{Watch}, Cut: 100 * time.Millisecond})
-	_, body, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
-	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(body, "event\nevent\n") {
-		t.Errorf("got %q, %v", body, err)
 	}
 }
 
@@ -239,15 +177,6 @@ func TestProxy_DownAndUp(t *testing.T) {
 	}
 	if status, _, err := send(client, http.MethodGet, p.Config().Host+"/a"); status != http.StatusOK || err != nil {
 		t.Errorf("after Up: %d, %v", status, err)
-	}
-}
-
-func TestProxy_CloseEndsWatches(t *testing.T) {
-	_, p, client := start(t)
-	watch := startWatch(client, p)
-	p.Close()
-	if err := <-watch; err == nil {
-		t.Error("the watch was not cut")
 	}
 }
 
@@ -305,10 +234,4 @@ func met(t *testing.T, client *http.Client, method, url string) string {
 		return "x"
 	}
 	return "."
-}
-
-func TestStart_InvalidAddress(t *testing.T) {
-	if _, err := Start(&rest.Config{Host: "not a url"}); err == nil || !strings.Contains(err.Error(), `"not a url"`) {
-		t.Errorf("got %v, want an error with the address", err)
-	}
 }

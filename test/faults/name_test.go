@@ -44,19 +44,3 @@ func TestNameOf(t *testing.T) {
 		})
 	}
 }
-
-func TestProxy_CutWatches(t *testing.T) {
-	_, p, client := start(t)
-	watch := startWatch(client, p)
-	for cut := 0; cut == 0; cut = p.CutWatches("") { // the watch may not have started yet
-		if p.CutWatches("/other") != 0 {
-			t.Fatal("a watch of another path was cut")
-		}
-	}
-	if err := <-watch; err == nil {
-		t.Error("the watch was not cut")
-	}
-	if p.WatchFaults() != 1 {
-		t.Errorf("%d faults of watches, want 1", p.WatchFaults())
-	}
-}

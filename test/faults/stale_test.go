@@ -13,18 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFault_AfterIsCalledWhenTheServerIsDone(t *testing.T) {
-	s, p, client := start(t)
-	arrived := int32(0)
-	p.Fail(Fault{After: func() { arrived = s.writes.Load() }})
-	if status, _, err := send(client, http.MethodPost, p.Config().Host+"/a"); status != http.StatusOK || err != nil {
-		t.Errorf("%d, %v", status, err)
-	}
-	if arrived != 1 {
-		t.Errorf("%d writes arrived before After was called, want 1", arrived)
-	}
-}
-
 func TestProxy_ObserveReportsRequests(t *testing.T) {
 	_, p, client := start(t)
 	p.Fail(Fault{Verbs: []string{Patch}, Status: http.StatusConflict})
@@ -136,18 +124,5 @@ func TestProxy_StaleStreams(t *testing.T) {
 	p.Thaw()
 	if event, err := events.ReadString('\n'); err != io.EOF {
 		t.Errorf("got event %s, %v after Thaw, want the end of the watch", event, err)
-	}
-}
-
-func TestProxy_FreezeOfPaths(t *testing.T) {
-	_, p, client := start(t)
-	p.Freeze("/b")
-	response, err := client.Get(p.Config().Host + "/a?watch=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if event, err := bufio.NewReader(response.Body).ReadString('\n'); event != "event\n" || err != nil {
-		t.Errorf("got %q, %v of a watch that is not frozen", event, err)
 	}
 }

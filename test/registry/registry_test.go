@@ -3,20 +3,13 @@
 package registry_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -45,81 +38,6 @@ func pull(t *testing.T, reference string, options ...remote.Option) error {
 		return err
 	}
 	return validate.Image(image)
-}
-
-func TestRegistry_PushAndPull(t *testing.T) {
-	reg := registry.New(t, registry.Options{})
-	for _, format := range []registry.Format{{}, {Docker: true}, {Platform: "linux/arm64", Labels: map[string]string{"a": "b"}}} {
-		image, err := format.Image(registry.Layer{Txtar: "-- a/b --\nc\n"}, registry.Layer{Entries: []registry.Entry{registry.Whiteout("a/b")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pull(t, reg.MustPush(t, "some/repository", image)); err != nil {
-			t.Errorf("%+v: %v", format, err)
-		}
-		index, err := format.Index(registry.Child{Platform: "linux/arm64", Image: image})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pull(t, reg.MustPush(t, "some/repository", index), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: "arm64"})); err != nil {
-			t.Errorf("%+v: %v", format, err)
-		}
-	}
-}
-
-func TestLayer_Contents(t *testing.T) {
-	image := registry.MustImage(t, registry.Layer{Txtar: "-- a/b --\nc\n"}, registry.Layer{Entries: []registry.Entry{registry.File("a/d", "e")}, Compression: registry.None})
-	files := mutate.Extract(image)
-	defer files.Close()
-	all, err := io.ReadAll(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"a/b\x00", "c\n\x00", "a/d\x00", "e\x00"} {
-		if !bytes.Contains(all, []byte(want)) {
-			t.Errorf("%q is missing", want)
-		}
-	}
-}
-
-func TestRegistry_CountsRequests(t *testing.T) {
-	reg := registry.New(t, registry.Options{})
-	reference, err := reg.PushTag("a", "v1", registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	reg.Reset()
-	repository, digest, _ := strings.Cut(reference, "@")
-	rt := &http.Transport{}
-	defer rt.CloseIdleConnections()
-	base := "http://" + strings.Replace(repository, "/", "/v2/", 1)
-	for _, url := range []string{"http://" + reg.Host() + "/v2/", base + "/manifests/v1", base + "/manifests/v1", base + "/manifests/" + digest, base + "/tags/list"} {
-		resp, err := rt.RoundTrip(httptest.NewRequest("GET", url, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.Body.Close(); resp.StatusCode != 200 {
-			t.Errorf("%s: %s", url, resp.Status)
-		}
-	}
-	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 1, {Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "tags"}: 1}
-	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if n := reg.Paths()["/v2/a/manifests/v1"]; n != 2 {
-		t.Errorf("%d requests for the manifest, want 2", n)
-	}
-}
-
-func TestRegistry_RequiresPasswords(t *testing.T) {
-	reg := registry.New(t, registry.Options{Username: "robot", Password: "password"})
-	reference := reg.MustPush(t, "a", registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}))
-	if err := pull(t, reference, remote.WithAuth(&authn.Basic{Username: "robot", Password: "password"})); err != nil {
-		t.Error(err)
-	}
-	if status := code(pull(t, reference, remote.WithAuth(&authn.Basic{Username: "robot", Password: "wrong"}))); status != 401 {
-		t.Errorf("got status %d, want 401", status)
-	}
 }
 
 func code(err error) int {
