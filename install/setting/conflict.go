@@ -5,10 +5,12 @@ package setting
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
@@ -18,41 +20,40 @@ const markStart, markEnd = "\ue000", "\ue001"
 
 // Marked returns the values of variables with the marked name of the variable in place of each value that another setting must not replace: the
 // values in the settings, and with openShift the values of the cluster's configuration. It returns nil if there is none.
-func (c Component) Marked(values map[string]string, openShift bool) map[string]string {
-	if c.Own == nil || len(c.Own.Variables) == 0 && !openShift {
-		return nil
-	}
-	marked := maps.Clone(values)
-	mark := func(name string) { marked[name] = markStart + name + markEnd }
+func (c Component) Marked(values map[string]string, openShift bool) (marked map[string]string) {
 	for name := range values {
-		if openShift && variable.IsProvided(name) {
-			mark(name)
+		if c.Own == nil || !c.sets(name) && (!openShift || !variable.IsProvided(name)) {
+			continue
 		}
-	}
-	for _, setting := range c.Own.Variables {
-		mark(setting.Name)
+		if marked == nil {
+			marked = maps.Clone(values)
+		}
+		marked[name] = markStart + name + markEnd
 	}
 	return marked
 }
 
-// setByVariables returns the setting of each field that depends on a marked variable.
-func (c Component) setByVariables(marked []*unstructured.Unstructured) map[string]string {
-	own := map[string]bool{}
-	if c.Own != nil {
-		for _, setting := range c.Own.Variables {
-			own[setting.Name] = true
-		}
-	}
-	setBy := map[string]string{}
-	for _, obj := range marked {
-		for path, text := range object.Texts(byField(obj)) {
-			for _, rest := range strings.Split(text, markStart)[1:] {
-				if name, _, whole := strings.Cut(rest, markEnd); whole {
-					by := "the cluster's configuration (" + name + ")"
-					if own[name] {
-						by = c.path.Child("variables").Key(name).String()
+// sets reports whether the settings have a value for a variable.
+func (c Component) sets(name string) bool {
+	return slices.ContainsFunc(c.Own.Variables, func(v v1alpha1.Variable) bool { return v.Name == name })
+}
+
+// setByVariables returns the setting of each field of an object that depends on a marked variable.
+func (c Component) setByVariables(objects, marked []*unstructured.Unstructured) map[*unstructured.Unstructured]map[string]string {
+	setBy := map[*unstructured.Unstructured]map[string]string{}
+	for _, obj := range objects {
+		setBy[obj] = map[string]string{}
+		for _, other := range marked {
+			if object.IdentityOf(other) != object.IdentityOf(obj) {
+				continue
+			}
+			for path, text := range object.Texts(byField(other)) {
+				for _, rest := range strings.Split(text, markStart)[1:] {
+					name, _, _ := strings.Cut(rest, markEnd)
+					setBy[obj][path] = "the cluster's configuration (" + name + ")"
+					if c.sets(name) {
+						setBy[obj][path] = c.path.Child("variables").Key(name).String()
 					}
-					setBy[object.Describe(obj)+" "+path] = by
 				}
 			}
 		}
@@ -63,55 +64,57 @@ func (c Component) setByVariables(marked []*unstructured.Unstructured) map[strin
 // byField returns the content of an object in a form in which two settings change the same field only if they conflict: arguments of
 // containers are a map by flag, feature gates one by name, and so are environment variables.
 func byField(obj *unstructured.Unstructured) map[string]any {
-	if object.PodSpec(obj) == nil {
-		return obj.Object
-	}
 	obj = obj.DeepCopy()
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range object.MapsAt(object.PodSpec(obj), list) {
-			if arguments, isList := container["args"].([]any); isList {
-				container["args"] = byFlag(arguments)
+	for _, container := range object.Containers(obj) {
+		if arguments := argumentsOf(container); arguments != nil {
+			flags := map[string]any{}
+			for _, argument := range arguments {
+				flags[argument.flag] = argument.value
 			}
-			if environment := object.MapsAt(container, "env"); environment != nil {
-				container["env"] = byName(environment)
+			container["args"] = flags
+		}
+		if environment := object.MapsAt(container, "env"); environment != nil {
+			names := map[string]any{}
+			for _, variable := range environment {
+				names[fmt.Sprint(variable["name"])] = variable
 			}
+			container["env"] = names
 		}
 	}
 	return obj.Object
 }
 
-// byName returns environment variables by name.
-func byName(environment []map[string]any) map[string]any {
-	names := map[string]any{}
-	for _, variable := range environment {
-		name, _ := variable["name"].(string)
-		names[name] = variable
-	}
-	return names
+// argument is an argument of a container.
+type argument struct {
+	// flag is the name of the flag, with one dash or two; the index of an argument that is no flag.
+	flag string
+	// value is its text; the values by name for feature gates.
+	value any
+	// words are the argument, and its value if that is separate.
+	words []any
 }
 
-// byFlag returns arguments by flag; those without a flag by their index.
-func byFlag(arguments []any) map[string]any {
-	flags := map[string]any{}
-	for i := 0; i < len(arguments); i++ {
-		text, _ := arguments[i].(string)
-		flag := flagOf(text)
-		switch _, value, hasValue := strings.Cut(text, "="); {
-		case flag == "":
-			flags[fmt.Sprint(i)] = arguments[i]
-		case "--"+flag+"=" == featureGatesFlag && hasValue:
-			gates := map[string]any{}
-			for gate := range strings.SplitSeq(value, ",") {
-				name, enabled, _ := strings.Cut(strings.TrimSpace(gate), "=")
-				gates[name] = enabled
+func argumentsOf(container map[string]any) (arguments []argument) {
+	words := object.ListAt(container, "args")
+	for i := 0; i < len(words); i++ {
+		text, _ := words[i].(string)
+		flag, value, joined := strings.Cut(text, "=")
+		found := argument{strings.TrimLeft(flag, "-"), value, words[i : i+1 : i+1]}
+		gates := gatesOf(text)
+		switch {
+		case !strings.HasPrefix(text, "-"):
+			found.flag, found.value = fmt.Sprint(i), words[i]
+		case gates != nil:
+			values := map[string]any{}
+			for _, gate := range gates {
+				values[gate.Name] = gate.Default
 			}
-			flags[flag] = gates
-		case hasSeparateValue(arguments, i):
-			flags[flag] = arguments[i+1]
+			found.value = values
+		case !joined && i+1 < len(words) && !strings.HasPrefix(fmt.Sprint(words[i+1]), "-"):
 			i++
-		default:
-			flags[flag] = value
+			found.value, found.words = words[i], words[i-1:i+1:i+1]
 		}
+		arguments = append(arguments, found)
 	}
-	return flags
+	return arguments
 }

@@ -59,13 +59,14 @@ func TestApply_ConflictsByArgumentAndGate(t *testing.T) {
 		own  v1alpha1.ComponentSettings
 		want string
 	}{
-		"a variable and its gate":                {v1alpha1.ComponentSettings{FeatureGates: gate("ClusterTopology")}, "featureGates[ClusterTopology]: Forbidden: spec.components[1].variables[CLUSTER_TOPOLOGY] also sets the feature gate"},
-		"a variable and another gate":            {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool")}, ""},
-		"a variable and its argument":            {v1alpha1.ComponentSettings{Deployment: args("--v=4")}, "deployment.args: Forbidden: spec.components[1].variables[LOGLEVEL] also sets spec.template.spec.containers[0].args.v"},
-		"a variable and another argument":        {v1alpha1.ComponentSettings{Deployment: args("--watch-filter=a")}, ""},
-		"a gate and an added argument":           {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool"), Deployment: args("--watch-filter=a")}, ""},
-		"a gate and all gates, with another one": {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool"), Deployment: args("--feature-gates=MachinePool=false,ClusterTopology=true", "--x=y")}, "spec.components[1].featureGates also sets spec.template.spec.containers[0].args.feature-gates.MachinePool"},
-		"a variable and a patch of its argument": {v1alpha1.ComponentSettings{Patches: patch(`[{"op": "replace", "path": "/spec/template/spec/containers/0/args/1", "value": "--v=9"}]`)}, "patches[0]: Forbidden: spec.components[1].variables[LOGLEVEL] also sets"},
+		"a variable and its gate":                 {v1alpha1.ComponentSettings{FeatureGates: []v1alpha1.FeatureGate{{Name: "ClusterTopology"}}}, "featureGates[ClusterTopology]: Forbidden: spec.components[1].variables[CLUSTER_TOPOLOGY] also sets spec.template.spec.containers[0].args.feature-gates.ClusterTopology"},
+		"a variable and its gate, with one value": {v1alpha1.ComponentSettings{FeatureGates: gate("ClusterTopology")}, ""},
+		"a variable and another gate":             {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool")}, ""},
+		"a variable and its argument":             {v1alpha1.ComponentSettings{Deployment: args("--v=4")}, "deployment.args: Forbidden: spec.components[1].variables[LOGLEVEL] also sets spec.template.spec.containers[0].args.v"},
+		"a variable and another argument":         {v1alpha1.ComponentSettings{Deployment: args("--watch-filter=a")}, ""},
+		"a gate and an added argument":            {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool"), Deployment: args("--watch-filter=a")}, ""},
+		"a gate and all gates, with another one":  {v1alpha1.ComponentSettings{FeatureGates: gate("MachinePool"), Deployment: args("--feature-gates=MachinePool=false,ClusterTopology=true", "--x=y")}, "spec.components[1].featureGates[MachinePool] also sets spec.template.spec.containers[0].args.feature-gates.MachinePool"},
+		"a variable and a patch of its argument":  {v1alpha1.ComponentSettings{Patches: patch(`[{"op": "replace", "path": "/spec/template/spec/containers/0/args/1", "value": "--v=9"}]`)}, "patches[0]: Forbidden: spec.components[1].variables[LOGLEVEL] also sets"},
 		"resources and a patch of them": {
 			v1alpha1.ComponentSettings{
 				Deployment: &v1alpha1.DeploymentSettings{Resources: &v1alpha1.Resources{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}},

@@ -72,16 +72,19 @@ func (s Secrets) Digest() digest.Digest {
 
 // Reveal returns an object with values in place of placeholders: the object itself if it has none, else a copy.
 func (s Secrets) Reveal(obj *unstructured.Unstructured) *unstructured.Unstructured {
-	if len(s.Values) == 0 || !s.contains(obj) {
-		return obj
-	}
 	var pairs []string
 	for _, placeholder := range slices.Sorted(maps.Keys(s.Values)) {
 		pairs = append(pairs, placeholder, s.Values[placeholder])
 	}
-	revealed := obj.DeepCopy()
-	object.ReplaceTexts(revealed.Object, strings.NewReplacer(pairs...).Replace)
-	return revealed
+	replacer := strings.NewReplacer(pairs...)
+	for _, text := range object.Texts(obj.Object) {
+		if replacer.Replace(text) != text {
+			revealed := obj.DeepCopy()
+			object.ReplaceTexts(revealed.Object, replacer.Replace)
+			return revealed
+		}
+	}
+	return obj
 }
 
 // RevealAll returns objects with values in place of placeholders.
@@ -91,16 +94,4 @@ func (s Secrets) RevealAll(objects []*unstructured.Unstructured) []*unstructured
 		out[i] = s.Reveal(out[i])
 	}
 	return out
-}
-
-// contains reports whether an object has a placeholder.
-func (s Secrets) contains(obj *unstructured.Unstructured) bool {
-	for _, text := range object.Texts(obj.Object) {
-		for placeholder := range s.Values {
-			if strings.Contains(text, placeholder) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -130,8 +130,8 @@ template:
 		t.Errorf("Deployment (-want +got):\n%s", diff)
 	}
 	wantNames := []string{
-		"featureGates[ClusterTopology]", "featureGates[MachinePool]", "deployment.nodeSelector", "deployment.tolerations", "deployment.imagePullSecrets",
-		"deployment.replicas", "deployment.resources", "deployment.args",
+		"featureGates[ClusterTopology]", "featureGates[MachinePool]", "deployment.args", "deployment.imagePullSecrets", "deployment.nodeSelector",
+		"deployment.replicas", "deployment.resources", "deployment.tolerations",
 	}
 	if diff := cmp.Diff(wantNames, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
