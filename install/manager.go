@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -151,8 +153,14 @@ func AddToManager(mgr manager.Manager, options Options) error {
 			return err
 		}
 	}
-	if err := watchPolicies(mgr, options.Policies, inputs); err != nil {
+	files := &version.Poll{State: version.ReleaseState(options.ImagesJSON), Changed: inputs.Fire}
+	if err := mgr.Add(files); err != nil {
 		return err
+	}
+	if policies := options.Policies; policies != nil {
+		if err := mgr.Add(&version.Poll{State: policies.State, Changed: func() { policies.Invalidate(); inputs.Fire() }}); err != nil {
+			return err
+		}
 	}
 	if err := addInstaller(mgr, options, forInstaller, official); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
@@ -165,22 +173,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	return nil
 }
 
-// watchPolicies causes a reconcile of the version controller when a signature policy changes.
-func watchPolicies(mgr manager.Manager, policies *registryconfig.Policies, inputs *version.Trigger) error {
-	if policies == nil {
-		return nil
-	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		policies.Watch(ctx, inputs.Fire)
-		return nil
-	}))
-}
-
-func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter, inputs *version.Trigger, official *officialapi.Source) error {
-	images, err := version.WatchFile(options.ImagesJSON)
-	if err != nil {
-		return err
-	}
+func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter, inputs version.Trigger, official *officialapi.Source) (err error) {
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Identity: options.Identity,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
@@ -195,7 +188,6 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
-		WatchesRawSource(images).
 		WatchesRawSource(inputs.Source()).
 		WithOptions(controllerOptions(newRetries())).
 		Build(configWatch.Reconciler(watchOfficial(officialWatch, official, reconciler)))
@@ -292,29 +284,36 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Complete(reconciler)
 }
 
-// watchCertificates adds a watch of the Secrets of certificates in each namespace, and returns a function that begins them. A changed Secret
-// counts as an event of its Service, and causes a reconcile.
-func watchCertificates(mgr manager.Manager, namespaces []string, seen *engine.Changes, changed *version.Trigger) (begin func(), err error) {
-	reader, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return nil, fmt.Errorf("creating the client for Secrets: %w", err)
+// watchCertificates returns a function that begins a watch of the Secrets of certificates: a changed or deleted Secret counts as an event of its
+// Service, and causes a reconcile. Without the permission to watch them, changes are found every servingcert.RecheckInterval.
+func watchCertificates(mgr manager.Manager, namespaces []string, seen *engine.Changes, trigger version.Trigger) (begin func(), err error) {
+	issued, _ := labels.NewRequirement(v1alpha1.ServingCertLabel, selection.Exists, nil) // the label is valid
+	options := cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultNamespaces: map[string]cache.Config{}, DefaultLabelSelector: labels.NewSelector().Add(*issued),
 	}
-	var watches []*servingcert.Watch
 	for _, namespace := range namespaces {
-		watch := servingcert.NewWatch(reader, namespace, func(service client.ObjectKey) {
-			seen.Observe(object.Identity{GroupKind: object.Service, Namespace: service.Namespace, Name: service.Name})
-			changed.Fire()
-		})
-		if err := mgr.Add(watch); err != nil {
-			return nil, err
-		}
-		watches = append(watches, watch)
+		options.DefaultNamespaces[namespace] = cache.Config{}
 	}
-	return func() {
-		for _, watch := range watches {
-			watch.Begin()
+	secrets, err := cache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache of certificates: %w", err)
+	}
+	changed := func(object any) {
+		if deleted, missed := object.(toolscache.DeletedFinalStateUnknown); missed {
+			object = deleted.Obj
 		}
-	}, nil
+		if secret, ok := object.(client.Object); ok {
+			seen.Observe(servingcert.ServiceOf(secret))
+			trigger.Fire()
+		}
+	}
+	events := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) { changed(now) }, DeleteFunc: changed}
+	return sync.OnceFunc(func() {
+		if err := registryconfig.WatchMetadata(context.Background(), secrets, "Secret", events); err != nil {
+			mgr.GetLogger().Error(err, "Watching the Secrets of certificates failed: they are checked periodically")
+		}
+	}), mgr.Add(secrets)
 }
 
 // newEngine returns an engine with a writer of installed objects. The manager runs its cache.

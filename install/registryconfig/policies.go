@@ -66,30 +66,8 @@ func (p *Policies) Invalidate() {
 	p.at = time.Time{}
 }
 
-// Watch calls changed once, and then on every change of the file's policy, until
-// ctx ends. It compares the content of the file and of its keys, because the file
-// may be missing, and programs replace files in many ways.
-func (p *Policies) Watch(ctx context.Context, changed func()) {
-	before := p.state()
-	changed()
-	ticker := time.NewTicker(freshFor)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if now := p.state(); now != before {
-			before = now
-			p.Invalidate()
-			changed()
-		}
-	}
-}
-
-// state identifies the policy of the file, or the error of reading it.
-func (p *Policies) state() string {
+// State identifies the policy of the file and of its keys, or the error of reading it.
+func (p *Policies) State() string {
 	read, err := p.read()
 	switch {
 	case err != nil:

@@ -35,21 +35,20 @@ func TestPolicies_MissingFile(t *testing.T) {
 	}
 }
 
-func TestPolicies_WatchNoticesChanges(t *testing.T) {
+func TestPolicies_StateChangesWithTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.json")
 	policies := &registryconfig.Policies{File: file, Optional: true}
 	if p, err := policies.Policy(t.Context()); p != nil || err != nil {
 		t.Fatalf("got %v, %v, want no policy", p, err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	changed := make(chan struct{}, 1)
-	go policies.Watch(ctx, func() { changed <- struct{}{} })
-	<-changed // it starts with the present policy
+	before := policies.State()
 	if err := os.WriteFile(file, []byte(`{"default": [{"type": "reject"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-changed
+	if now := policies.State(); now == before || now != policies.State() {
+		t.Errorf("the state is %q, and was %q without the file", now, before)
+	}
+	policies.Invalidate()
 	p, err := policies.Policy(t.Context())
 	if !policy.Supported {
 		if !errors.Is(err, policy.ErrUnsupported) {

@@ -161,9 +161,10 @@ func (r *Registries) Watch(mgr manager.Manager, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("creating the cache of namespace %s: %w", namespace, err)
 	}
+	events := toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() }}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for _, kind := range []string{"Secret", "ConfigMap"} {
-			if err := watchMetadata(ctx, configCache, kind, changed); err != nil {
+			if err := WatchMetadata(ctx, configCache, kind, events); err != nil {
 				return fmt.Errorf("watching the %ss of namespace %s: %w", kind, namespace, err)
 			}
 		}
@@ -176,16 +177,14 @@ func named(name string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 }
 
-// watchMetadata calls changed for every change of an object of a kind.
-func watchMetadata(ctx context.Context, in cache.Cache, kind string, changed func()) error {
+// WatchMetadata handles the events of a core kind in a cache of metadata. It does not wait for the watch to start.
+func WatchMetadata(ctx context.Context, in cache.Cache, kind string, events toolscache.ResourceEventHandler) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 	informer, err := in.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
-	})
+	_, err = informer.AddEventHandler(events)
 	return err
 }

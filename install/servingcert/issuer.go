@@ -272,6 +272,11 @@ func SecretOf(service *unstructured.Unstructured) object.Identity {
 	return object.Identity{GroupKind: object.Secret, Namespace: service.GetNamespace(), Name: service.GetAnnotations()[v1alpha1.ServingCertAnnotation]}
 }
 
+// ServiceOf returns the Service of a Secret with a certificate.
+func ServiceOf(secret client.Object) object.Identity {
+	return object.Identity{GroupKind: object.Service, Namespace: secret.GetNamespace(), Name: secret.GetLabels()[v1alpha1.ServingCertLabel]}
+}
+
 func changeOf(secret *corev1.Secret) string {
 	if secret.ResourceVersion == "" {
 		return "deleted"

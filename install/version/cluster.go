@@ -169,32 +169,15 @@ func unsupported(err error, cluster *v1alpha1.ClusterAPI) status.Outcome {
 	return status.Outcome{Reason: reason.UnsupportedPlatform, Message: message, ReleaseInstalled: true}
 }
 
-// observed are the inputs that a reconcile has read, for the status. A client that has changed an input compares it with the status, to
-// learn whether the rest of the status considers the change.
-type observed struct {
-	release *v1alpha1.ObservedRelease // nil if the files could not be read
-	inputs  []v1alpha1.ObservedInput
-	by      string
-}
-
-// observe returns the inputs before they are used, so that the status never claims a newer one than the version has. An input that cannot
-// be read is missing: the outcome of the reconcile has the error.
-func (r *Reconciler) observe(files releaseFiles, in clusterInputs) observed {
-	seen := observed{by: r.Identity, inputs: in.seen}
+// record writes the inputs to the status. A client that has changed an input compares it with the status, to learn whether the rest of the
+// status considers the change. An input that cannot be read is missing: the outcome of the reconcile has the error.
+func (r *Reconciler) record(s *v1alpha1.ClusterAPIStatus, files releaseFiles, in clusterInputs) {
 	if files.images != nil {
-		seen.release = &v1alpha1.ObservedRelease{
+		s.ObservedRelease = &v1alpha1.ObservedRelease{
 			Version: files.version, ImagesDigest: v1alpha1.Digest(digest.FromBytes(files.images)), Platform: strings.Join(r.Platforms, ","),
 		}
 	}
-	return seen
-}
-
-// record writes the inputs to the status.
-func (o observed) record(s *v1alpha1.ClusterAPIStatus) {
-	if o.release != nil {
-		s.ObservedRelease = o.release
-	}
-	s.ObservedInputs, s.ObservedBy = slices.Clone(o.inputs), o.by
+	s.ObservedInputs, s.ObservedBy = slices.Clone(in.seen), r.Identity
 }
 
 // recordVerdicts records the verdicts of the signature policies on the images of the desired and the current version. A

@@ -46,7 +46,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	files := r.source().read()
 	in := r.readCluster(ctx, state.Cluster.Spec)
-	seen := r.observe(files, in)
 	outcome := r.outcome(ctx, files, in, state)
 	outcome.Generation = state.Cluster.Generation
 	if outcome.Err != nil {
@@ -60,7 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		if outcome.ReleaseInstalled {
 			s.InstalledRelease = files.release
 		}
-		seen.record(s)
+		r.record(s, files, in)
 		r.recordVerdicts(ctx, outcome, s)
 	}
 	reported, err := r.Reporter.Report(ctx, state.Cluster, outcome)

@@ -5,15 +5,16 @@ package version
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
+	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -25,90 +26,58 @@ import (
 // Trigger is a source that enqueues the version controller's request immediately
 // and resets its backoff. It is for inputs that only the fetcher reads:
 // credentials, mirrors, certificates, proxies.
-type Trigger struct{ fired chan struct{} }
+type Trigger chan event.GenericEvent
 
 // NewTrigger returns a trigger for one controller.
-func NewTrigger() *Trigger { return &Trigger{fired: make(chan struct{}, 1)} }
+func NewTrigger() Trigger { return make(Trigger, 1) }
 
 // Fire requests a reconcile. It never blocks; calls before the request is enqueued
 // count as one.
-func (t *Trigger) Fire() {
+func (t Trigger) Fire() {
 	select {
-	case t.fired <- struct{}{}:
+	case t <- event.GenericEvent{}:
 	default: // a call is pending
 	}
 }
 
 // Source returns the source for the controller.
-func (t *Trigger) Source() source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		go t.forward(ctx, queue)
-		return nil
-	})
+func (t Trigger) Source() source.Source {
+	return source.Channel(t, handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		request := reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}
+		queue.Forget(request)
+		queue.Add(request)
+	}})
 }
 
-func (t *Trigger) forward(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.fired:
-			enqueue(queue)
+// Poll notices changes of files. It compares their content, because programs replace files in many ways. It implements manager.Runnable.
+type Poll struct {
+	// State identifies the content.
+	State func() string
+	// Changed is called at the start, and after each change.
+	Changed func()
+}
+
+// pollInterval is the time between two comparisons.
+const pollInterval = 2 * time.Second
+
+// Start compares until the context ends.
+func (p *Poll) Start(ctx context.Context) error {
+	before := p.State()
+	p.Changed()
+	wait.UntilWithContext(ctx, func(context.Context) {
+		if now := p.State(); now != before {
+			before = now
+			p.Changed()
 		}
-	}
+	}, pollInterval)
+	return nil
 }
 
-// enqueue adds the request and resets its backoff.
-func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	request := reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}
-	queue.Forget(request)
-	queue.Add(request)
-}
-
-// WatchFile returns a source that enqueues a request when a file changes. It watches
-// the directory, because an update of a mounted ConfigMap replaces a symbolic link
-// next to the file.
-func WatchFile(path string) (source.Source, error) {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("watching %s: %w", path, err)
-	}
-	if err := watcher.Add(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("watching the directory of %s: %w", path, err)
-	}
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		go forward(ctx, watcher, filepath.Base(path), queue)
-		return nil
-	}), nil
-}
-
-// concerns reports whether an event in the directory of the file concerns the file,
-// the release file next to it, or the mount of both.
-func concerns(event fsnotify.Event, file string) bool {
-	name := filepath.Base(event.Name)
-	return event.Op != fsnotify.Chmod && (name == file || name == releaseFile || name == mountedData)
-}
-
-// forward enqueues a request for each change of the file until ctx ends.
-func forward(ctx context.Context, watcher *fsnotify.Watcher, file string, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	defer watcher.Close()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case event, open := <-watcher.Events:
-			if !open {
-				return
-			}
-			if concerns(event, file) {
-				enqueue(queue)
-			}
-		case _, open := <-watcher.Errors: // events may have been lost
-			if !open {
-				return
-			}
-			enqueue(queue)
-		}
+// ReleaseState returns the state of the files of the release. path is the path of images.json.
+func ReleaseState(path string) func() string {
+	return func() string {
+		files := releaseSource{path: path}.read()
+		return fmt.Sprint(files.version, string(files.images), files.err)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestReleaseFiles_AreRecorded(t *testing.T) {
 	before := v1alpha1.ObservedRelease{Version: "4.21.0", ImagesDigest: "sha256:1"}
 	status := v1alpha1.ClusterAPIStatus{ObservedRelease: &before}
 	record := func() {
-		r.observe(r.source().read(), clusterInputs{}).record(&status)
+		r.record(&status, r.source().read(), clusterInputs{})
 	}
 	if record(); *status.ObservedRelease != before {
 		t.Errorf("without files: got %+v", status.ObservedRelease)

@@ -54,7 +54,7 @@ func TestObserve_AlsoObjectsThatDoNotExist(t *testing.T) {
 	}{{nil, append(references[:2:2], config...)}, {operand.Platforms{"Docker"}, references}} {
 		r := &Reconciler{Client: client.Client(reader), Namespaces: v1alpha1.OpenShiftNamespaces, Platforms: test.platforms, Identity: "pod_1"}
 		var status v1alpha1.ClusterAPIStatus
-		r.observe(releaseFiles{}, r.readCluster(t.Context(), state.Spec)).record(&status)
+		r.record(&status, releaseFiles{}, r.readCluster(t.Context(), state.Spec))
 		if diff := cmp.Diff(test.want, status.ObservedInputs); diff != "" || status.ObservedBy != "pod_1" || status.ObservedRelease != nil {
 			t.Errorf("platforms %v, by %s, release %v (-want +got):\n%s", test.platforms, status.ObservedBy, status.ObservedRelease, diff)
 		}

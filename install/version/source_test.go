@@ -39,39 +39,40 @@ func TestTrigger_SkipsBackoff(t *testing.T) {
 	}
 }
 
-func TestWatchFile_IgnoresOtherFiles(t *testing.T) {
+func TestPoll_NoticesTheFilesOfTheRelease(t *testing.T) {
 	directory := t.TempDir()
-	write := func(name string) {
+	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(directory, name), []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	state := version.ReleaseState(filepath.Join(directory, "images.json"))
+	before := state()
 	for _, test := range []struct {
-		file string
-		want int
-	}{{"other.json", 0}, {"images.json.swp", 0}, {"images.json", 1}, {"release-version", 1}, {"..data", 1}} {
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		ctx, cancel := context.WithCancel(t.Context())
-		watch, err := version.WatchFile(filepath.Join(directory, "images.json"))
-		if err != nil {
-			t.Fatal(err)
+		file, text string
+		changes    bool
+	}{
+		{"other.json", "{}", false}, {"images.json", "{}", true}, {"images.json", "{}", false}, {"images.json", `{"a": "b"}`, true},
+		{"release-version", "4.22.0", true}, {"images.json.swp", "{}", false},
+	} {
+		write(test.file, test.text)
+		after := state()
+		if changes := after != before; changes != test.changes {
+			t.Errorf("%s with %s changes the state: %t", test.file, test.text, changes)
 		}
-		if err := watch.Start(ctx, queue); err != nil {
-			t.Fatal(err)
-		}
-		write(test.file)
-		deadline := time.Now().Add(time.Second)
-		for queue.Len() < test.want && time.Now().Before(deadline) {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if test.want == 0 {
-			time.Sleep(200 * time.Millisecond)
-		}
-		if queue.Len() != test.want {
-			t.Errorf("writing %s enqueues %d requests, want %d", test.file, queue.Len(), test.want)
-		}
-		cancel()
-		queue.ShutDown()
+		before = after
+	}
+	changed := make(chan struct{}, 1)
+	poll := &version.Poll{State: state, Changed: func() { changed <- struct{}{} }}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- poll.Start(ctx) }()
+	<-changed // at the start
+	write("release-version", "4.22.1")
+	<-changed
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
