@@ -180,7 +180,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		Platforms: options.Platforms, Variables: options.Variables, Namespaces: options.Namespaces, Pin: options.Pin, Verdict: options.Verdict, Official: official, Mask: options.Mask,
 	}
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
-	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
+	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Kinds: registryconfig.ConfigKinds(), Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
 	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(version.BeyondProgress)).
 		Watches(&corev1.ConfigMap{}, always).

@@ -180,9 +180,6 @@ func Parse(configMap *corev1.ConfigMap) (entries []Entry) {
 
 // Ended reports whether the entry of a version is complete, so that nothing is left to record.
 func Ended(configMap *corev1.ConfigMap, version string) bool {
-	if configMap == nil {
-		return false
-	}
 	var entry Entry
 	return json.Unmarshal([]byte(configMap.Data[version+suffix]), &entry) == nil && !entry.Ended.IsZero()
 }

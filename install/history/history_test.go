@@ -52,7 +52,7 @@ func TestRecord_FollowsVersions(t *testing.T) {
 	if diff := cmp.Diff(entries, Parse(configMap), cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
 		t.Error(diff)
 	}
-	if !Ended(configMap, "1.0.0-1") || Ended(configMap, "1.2.0-3") || Ended(nil, "1.0.0-1") {
+	if !Ended(configMap, "1.0.0-1") || Ended(configMap, "1.2.0-3") || Ended(&corev1.ConfigMap{}, "1.0.0-1") {
 		t.Error("only the entries of installed and replaced versions are complete")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,16 +28,9 @@ func (r *Registries) readCluster(ctx context.Context, now *inputs) error {
 		ignoreMissing("Proxy \"cluster\"", r.Reader.Get(ctx, client.ObjectKey{Name: configName}, proxy)),
 		ignoreMissing("Secret openshift-config/pull-secret", r.Reader.Get(ctx, client.ObjectKey{Namespace: configNamespace, Name: pullSecret}, secret)),
 	}
-	now.cluster = mirrorObjects{sources: image.Spec.RegistrySources}
-	for _, set := range digests.Items {
-		now.cluster.digestMirrors = append(now.cluster.digestMirrors, configv1.ImageDigestMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
-	}
-	for _, set := range tags.Items {
-		now.cluster.tagMirrors = append(now.cluster.tagMirrors, configv1.ImageTagMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
-	}
-	for _, policy := range policies.Items {
-		now.cluster.contentSources = append(now.cluster.contentSources, operatorv1alpha1.ImageContentSourcePolicy{ObjectMeta: nameOnly(policy.Name), Spec: policy.Spec})
-	}
+	mirrors := mirrorObjects{digests.Items, tags.Items, policies.Items, image.Spec.RegistrySources}
+	conf, confErr := mirrors.registriesConf()
+	now.conf, now.allowed, now.mirrors = string(conf), image.Spec.RegistrySources.AllowedRegistries, len(digests.Items)+len(tags.Items)+len(policies.Items)
 	now.secret = secret.Data[corev1.DockerConfigJsonKey]
 	if s := proxy.Status; s != (configv1.ProxyStatus{}) {
 		now.proxy = httpproxy.Config{HTTPProxy: s.HTTPProxy, HTTPSProxy: s.HTTPSProxy, NoProxy: s.NoProxy}
@@ -46,7 +38,7 @@ func (r *Registries) readCluster(ctx context.Context, now *inputs) error {
 	hosts, err := r.configMap(ctx, image.Spec.AdditionalTrustedCA.Name)
 	bundle, bundleErr := r.configMap(ctx, proxy.Spec.TrustedCA.Name)
 	now.hosts, now.bundle = hosts, bundle[bundleKey]
-	return errors.Join(append(errs, err, bundleErr)...)
+	return errors.Join(append(errs, err, bundleErr, confErr)...)
 }
 
 // configMap reads a ConfigMap with certificates; an empty name means none.
@@ -67,9 +59,6 @@ func ignoreMissing(name string, err error) error {
 	}
 	return fmt.Errorf("reading %s: %w", name, err)
 }
-
-// nameOnly returns metadata without the fields that change with every write.
-func nameOnly(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
 // Names of the objects that hold the registry configuration of a cluster without OpenShift's APIs.
 const (

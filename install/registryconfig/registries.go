@@ -73,9 +73,10 @@ type Registries struct {
 
 // inputs are the contents of the files and of the objects.
 type inputs struct {
-	cluster mirrorObjects
 	files   map[string][]byte // registries.conf and its drop-in files, by name
-	conf    string            // registries.conf of the ConfigMap of Namespace
+	conf    string            // the rules of the objects as registries.conf
+	allowed []string          // registries that the objects allow; nil allows all
+	mirrors int               // the number of mirror sets
 	secret  []byte
 	bundle  string            // for all hosts
 	hosts   map[string]string // bundles by host
@@ -201,14 +202,7 @@ func (r *Registries) origin() string {
 // use applies a configuration: it writes the files for the library.
 func (r *Registries) use(ctx context.Context, now inputs) error {
 	files := maps.Clone(now.files)
-	conf, err := []byte(now.conf), error(nil)
-	if r.Namespace == "" {
-		conf, err = now.cluster.registriesConf()
-	}
-	if err != nil {
-		return err
-	}
-	files[clusterFile] = conf
+	files[clusterFile] = []byte(now.conf)
 	places := r.places()
 	auth, err := credentials(now.secret)
 	if err != nil {
@@ -238,8 +232,8 @@ func (r *Registries) use(ctx context.Context, now inputs) error {
 	if r.AuthFile != "" {
 		settings.AuthFiles = append(settings.AuthFiles, r.AuthFile)
 	}
-	if len(now.cluster.sources.AllowedRegistries) > 0 {
-		settings.Allowed = now.cluster.sources.AllowedRegistries
+	if len(now.allowed) > 0 {
+		settings.Allowed = now.allowed
 	}
 	if err := settings.Check(); err != nil {
 		err = fmt.Errorf("applying %s: %w", r.origin(), cmp.Or(errors.Unwrap(err), err)) // without the name of the temporary file
@@ -247,7 +241,7 @@ func (r *Registries) use(ctx context.Context, now inputs) error {
 	}
 	err = r.Close()
 	r.settings, r.dir, r.current = settings, dir, now
-	log.FromContext(ctx).Info("Read the registry configuration", "digestMirrorSets", len(now.cluster.digestMirrors), "contentSourcePolicies", len(now.cluster.contentSources),
+	log.FromContext(ctx).Info("Read the registry configuration", "mirrorSets", now.mirrors,
 		"credentials", len(now.secret) > 0, "proxy", now.proxy != httpproxy.Config{})
 	return err
 }

@@ -3,8 +3,10 @@
 package registryconfig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,19 +42,16 @@ type ConfigWatch struct {
 	Manager manager.Manager
 	// Controller is the controller that gets the watches.
 	Controller controller.Controller
-	// Kinds are the kinds to watch; nil means those that the version controller and
-	// Registries read.
+	// Kinds are the kinds that are not watched yet.
 	Kinds []client.Object
 	// Handler handles the events of these kinds.
 	Handler handler.EventHandler
 
-	mu      sync.Mutex
-	started bool
-	missing []client.Object // kinds that are not watched yet
+	mu sync.Mutex
 }
 
-// configKinds are the kinds that the version controller and Registries read.
-func configKinds() []client.Object {
+// ConfigKinds are the kinds that the version controller, Registries and Policies read.
+func ConfigKinds() []client.Object {
 	return []client.Object{
 		&configv1.Infrastructure{}, &configv1.FeatureGate{}, &configv1.APIServer{}, &configv1.Proxy{},
 		&configv1.Image{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{}, &operatorv1alpha1.ImageContentSourcePolicy{},
@@ -80,64 +79,37 @@ func (w *ConfigWatch) Reconciler(next reconcile.Reconciler) reconcile.Reconciler
 }
 
 // watch adds a watch for each missing kind that the API server serves. It reports whether a kind with a CRD is not
-// served yet.
+// served yet. It asks the API server only for kinds with a CRD: each question about a missing kind is a request.
 func (w *ConfigWatch) watch(ctx context.Context) (soon bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := !w.started
-	if first {
-		w.missing, w.started = w.Kinds, true
-		if w.Kinds == nil {
-			w.missing = configKinds()
+	w.Kinds = slices.DeleteFunc(w.Kinds, func(wanted client.Object) bool {
+		kind, unknown := apiutil.GVKForObject(wanted, w.Manager.GetScheme())
+		if err = cmp.Or(err, unknown); err != nil || !w.defined(ctx, kind) {
+			return false
 		}
-	}
-	var missing []client.Object
-	for i, wanted := range w.missing {
-		watched, defined, err := w.add(ctx, wanted, first)
-		if err != nil {
-			w.missing = append(missing, w.missing[i:]...) // those before are watched, and must not be added again
-			return false, err
+		if _, notServed := w.Manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); notServed != nil {
+			soon = true
+			return false
 		}
-		if !watched {
-			missing, soon = append(missing, wanted), soon || defined
-		}
-	}
-	w.missing = missing
-	return soon, nil
+		log.FromContext(ctx).Info("Watching configuration kind", "kind", kind.Kind)
+		err = w.Controller.Watch(source.Kind(w.Manager.GetCache(), wanted, w.Handler))
+		return err == nil
+	})
+	return soon, err
 }
 
 // Complete reports whether all kinds are watched.
 func (w *ConfigWatch) Complete() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.started && len(w.missing) == 0
-}
-
-// add adds a watch for a kind if the API server serves it. It also reports whether the kind has a CRD. ask is set for a kind
-// without a CRD that may be served nevertheless: each question about a missing kind is a request, and later a kind appears with its CRD.
-func (w *ConfigWatch) add(ctx context.Context, wanted client.Object, ask bool) (watched, defined bool, err error) {
-	kind, err := apiutil.GVKForObject(wanted, w.Manager.GetScheme())
-	if err != nil {
-		return false, false, err
-	}
-	defined = w.defined(ctx, kind)
-	if !ask && !defined || !served(w.Manager.GetRESTMapper(), kind) {
-		return false, defined, nil
-	}
-	log.FromContext(ctx).Info("Watching configuration kind", "kind", kind.Kind)
-	return true, defined, w.Controller.Watch(source.Kind(w.Manager.GetCache(), wanted, w.Handler))
+	return len(w.Kinds) == 0
 }
 
 // defined reports whether the CRD of a kind exists.
 func (w *ConfigWatch) defined(ctx context.Context, kind schema.GroupVersionKind) bool {
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	return w.Manager.GetClient().Get(ctx, client.ObjectKey{Name: plural.GroupResource().String()}, object.CRDMetadata()) == nil
-}
-
-// served reports whether the API server serves a kind.
-func served(mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
-	_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	return err == nil
 }
 
 // ConfigCRDs selects the CRDs of OpenShift's configuration API.

@@ -5,6 +5,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,7 +98,7 @@ func clusterOperator(ctx context.Context, reader client.Reader, writer client.Wr
 // clusterOperatorStatus returns the status of the ClusterOperator for the ClusterAPI object. It does not modify the old one.
 func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1.ClusterAPI) configv1.ClusterOperatorStatus {
 	status := old
-	status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
+	status.Conditions = converted[configv1.ClusterOperatorStatusCondition](cluster.Status.Conditions)
 	if cluster.Status.InstalledRelease != "" {
 		status.Versions = operandVersions(cluster)
 	}
@@ -132,16 +133,15 @@ func operandVersions(cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
 	return versions
 }
 
-func clusterOperatorConditions(conditions []metav1.Condition) []configv1.ClusterOperatorStatusCondition {
-	out := make([]configv1.ClusterOperatorStatusCondition, len(conditions))
-	for i, condition := range conditions {
-		out[i] = configv1.ClusterOperatorStatusCondition{
-			Type:               configv1.ClusterStatusConditionType(condition.Type),
-			Status:             configv1.ConditionStatus(condition.Status),
-			LastTransitionTime: condition.LastTransitionTime,
-			Reason:             condition.Reason,
-			Message:            condition.Message,
-		}
+// converted returns conditions of the ClusterAPI object as conditions of the ClusterOperator, or the reverse: both have the same JSON.
+func converted[To, From any](conditions []From) []To {
+	out := []To{}
+	encoded, err := json.Marshal(conditions)
+	if err == nil {
+		err = json.Unmarshal(encoded, &out)
+	}
+	if err != nil {
+		return nil // unreachable: texts and times always have a JSON form
 	}
 	return out
 }
@@ -173,32 +173,17 @@ func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 // setUninstalled sets the conditions of an outcome on the ClusterOperator, whose own
 // conditions hold the transition times.
 func setUninstalled(operator *configv1.ClusterOperator, outcome Outcome, at time.Time) {
-	conditions := conditionsOf(operator)
+	conditions := converted[metav1.Condition](operator.Status.Conditions)
 	setConditions(&conditions, Conditions(Version, Outcome{Reason: reason.Uninstalled}, conditions, 0, at))
 	setConditions(&conditions, Conditions(Installer, outcome, conditions, 0, at))
 	setConditions(&conditions, Aggregate(&v1alpha1.ClusterAPI{}, conditions, outcome, at))
-	operator.Status.Conditions = clusterOperatorConditions(conditions)
+	operator.Status.Conditions = converted[configv1.ClusterOperatorStatusCondition](conditions)
 	if outcome.Related != nil {
 		operator.Status.RelatedObjects = outcome.Related
 	}
 	if outcome.Reason == reason.Uninstalled {
 		operator.Status.Versions = nil
 	}
-}
-
-// conditionsOf returns the conditions of a ClusterOperator.
-func conditionsOf(operator *configv1.ClusterOperator) []metav1.Condition {
-	out := make([]metav1.Condition, len(operator.Status.Conditions))
-	for i, condition := range operator.Status.Conditions {
-		out[i] = metav1.Condition{
-			Type:               string(condition.Type),
-			Status:             metav1.ConditionStatus(condition.Status),
-			LastTransitionTime: condition.LastTransitionTime,
-			Reason:             condition.Reason,
-			Message:            condition.Message,
-		}
-	}
-	return out
 }
 
 // alwaysRelated are the objects that a support archive includes in every state, beside the namespaces of the installer and of the

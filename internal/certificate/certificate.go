@@ -56,27 +56,16 @@ func ParseAuthorities(certificates, keys []byte) (all []Authority, err error) {
 		case certificate == nil || key == nil:
 			return nil, errors.New("the numbers of certificates and keys differ")
 		}
-		authority, err := parseAuthority(certificate, key)
+		pair, err := tls.X509KeyPair(pem.EncodeToMemory(certificate), pem.EncodeToMemory(key))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, authority)
+		private, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+		if !ok {
+			return nil, fmt.Errorf("the key of CA %q is a %T, want ECDSA", pair.Leaf.Subject.CommonName, pair.PrivateKey)
+		}
+		all = append(all, Authority{pair.Leaf, private})
 	}
-}
-
-func parseAuthority(certificate, key *pem.Block) (Authority, error) {
-	parsed, err := x509.ParseCertificate(certificate.Bytes)
-	if err != nil {
-		return Authority{}, err
-	}
-	private, err := x509.ParseECPrivateKey(key.Bytes)
-	if err != nil {
-		return Authority{}, err
-	}
-	if !private.PublicKey.Equal(parsed.PublicKey) {
-		return Authority{}, fmt.Errorf("the key of CA %q belongs to another certificate", parsed.Subject.CommonName)
-	}
-	return Authority{parsed, private}, nil
 }
 
 // PEM returns the certificate of the authority as PEM.
