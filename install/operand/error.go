@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // ImageError reports that an image of the release, or a bundle in transport
@@ -20,6 +21,8 @@ type ImageError struct {
 	Reference string
 	// Overridden is set if the image is from spec.imageOverrides.
 	Overridden bool
+	// Others are the keys of further images of the release that cannot be read for the same cause.
+	Others []string
 	// Err is the error of the extractor: an *extractor.Error, or several joined.
 	Err error
 }
@@ -30,6 +33,8 @@ func (e *ImageError) Error() string {
 		return fmt.Sprintf("bundle %s of transport ConfigMaps is invalid: %v", e.Name, e.Err)
 	case e.Overridden:
 		return fmt.Sprintf("image %s (%s, from spec.imageOverrides): cannot read its contents: %s", e.Name, e.Reference, e.cause())
+	case len(e.Others) > 0:
+		return fmt.Sprintf("%d images (%s): cannot read their contents: %s", 1+len(e.Others), text.First(3, append([]string{e.Name}, e.Others...)), e.cause())
 	default:
 		return fmt.Sprintf("image %s (%s): cannot read its contents: %s", e.Name, e.Reference, e.cause())
 	}
@@ -43,6 +48,24 @@ func (e *ImageError) cause() string {
 
 func (e *ImageError) Unwrap() error { return e.Err }
 
+// byCause returns one error for all images of the release with the same cause, such as an unreadable pull secret.
+func byCause(failed []*ImageError) (errs []error) {
+	first := map[string]*ImageError{}
+	for _, err := range failed {
+		known := first[err.cause()]
+		switch {
+		case err.Reference == "" || err.Overridden:
+		case known != nil:
+			known.Others = append(known.Others, err.Name)
+			continue
+		default:
+			first[err.cause()] = err
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}
+
 // MissingError reports that the release has no provider of a required type.
 type MissingError struct {
 	Type extractor.ProviderType
@@ -53,11 +76,11 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	text := fmt.Sprintf("no provider of type %s found for platform %q", e.Type, e.Platform)
+	message := fmt.Sprintf("no provider of type %s found for platform %q", e.Type, e.Platform)
 	if len(e.Have) == 0 {
-		return text
+		return message
 	}
-	return text + "; found " + strings.Join(e.Have, ", ")
+	return message + "; found " + strings.Join(e.Have, ", ")
 }
 
 // DuplicateError reports a provider that two sources define.
@@ -128,12 +151,12 @@ func ofType(provider string, providerType extractor.ProviderType) string {
 
 // source names the image or the ConfigMaps of a bundle for messages.
 func source(bundle extractor.Bundle) string {
-	text := fmt.Sprintf("image %s (%s)", bundle.Origin.Name, bundle.Origin.Image)
+	name := fmt.Sprintf("image %s (%s)", bundle.Origin.Name, bundle.Origin.Image)
 	if bundle.Origin.Image == "" {
-		text = "ConfigMaps " + strings.Join(bundle.Origin.ConfigMaps, ", ")
+		name = "ConfigMaps " + strings.Join(bundle.Origin.ConfigMaps, ", ")
 	}
 	if bundle.Profile != "" {
-		text += ", profile " + bundle.Profile
+		name += ", profile " + bundle.Profile
 	}
-	return text
+	return name
 }

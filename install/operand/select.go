@@ -33,7 +33,7 @@ import (
 // an image is unread, no provider is reported as missing.
 func Select(platforms Platforms, results []extractor.Result) ([]extractor.Bundle, error) {
 	var selected, others []extractor.Bundle
-	var failed []error
+	var failed []*ImageError
 	for _, result := range results {
 		matching, mismatching := divide(platforms, result.Bundles)
 		if result.Err != nil && (len(matching) > 0 || len(mismatching) == 0) {
@@ -43,7 +43,7 @@ func Select(platforms Platforms, results []extractor.Result) ([]extractor.Bundle
 		selected, others = append(selected, matching...), append(others, mismatching...)
 	}
 	selected = distinguish(selected)
-	errs := slices.Concat(failed, duplicates(selected))
+	errs := slices.Concat(byCause(failed), duplicates(selected))
 	if len(failed) == 0 {
 		errs = append(errs, missing(platforms, selected, others)...)
 	}

@@ -164,7 +164,7 @@ func TestSelect(t *testing.T) {
 		},
 		"no provider is missing while an image is unread": {
 			platform: "AWS", results: []extractor.Result{broken(image("capi")), broken(image("aws"))},
-			wantErr: []string{"image capi", "image aws"},
+			wantErr: []string{"2 images (capi, aws)"},
 		},
 		"a duplicate provider names both images": {
 			platform: "AWS", results: []extractor.Result{core, aws, image("aws-too", bundle(extractor.Infrastructure, "aws", ""))},
