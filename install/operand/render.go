@@ -195,12 +195,12 @@ func checkImages(obj *unstructured.Unstructured, placeholder string) (errs []err
 	for _, container := range object.Containers(obj) {
 		errs = append(errs, checkContainer(container, placeholder)...)
 	}
-	if placeholder == "" || len(errs) > 0 {
+	if len(errs) > 0 {
 		return errs
 	}
 	for field, text := range object.Texts(obj.Object) {
-		if text == placeholder {
-			errs = append(errs, leftover(field, placeholder))
+		if object.MentionsImage(text, placeholder) {
+			errs = append(errs, fmt.Errorf("field %s still contains the placeholder image %s; the installer replaces it only between the start, the end, =, commas, quotes and white space of a text", field, placeholder))
 		}
 	}
 	return errs
@@ -217,19 +217,7 @@ func checkContainer(container map[string]any, placeholder string) (errs []error)
 		errs = append(errs, fmt.Errorf("container %s: image %s is not pinned by digest; the installer replaces only the imageName of the bundle (%q) by the image of the release",
 			name, image, placeholder))
 	}
-	if placeholder == "" {
-		return errs
-	}
-	for field, text := range object.Texts(container) {
-		if field != "image" && object.MentionsImage(text, placeholder) {
-			errs = append(errs, fmt.Errorf("container %s: %w", name, leftover(field, placeholder)))
-		}
-	}
 	return errs
-}
-
-func leftover(field, placeholder string) error {
-	return fmt.Errorf("field %s still contains the placeholder image %s; the installer replaces it only as the complete value of an image, argument or environment variable of a container", field, placeholder)
 }
 
 // checkIdentity returns an error for each missing or invalid field of the identity of

@@ -25,60 +25,71 @@ func Images(objects ...*unstructured.Unstructured) []string {
 }
 
 // PinnedImages returns the image references by digest in the containers of the objects, sorted and without duplicates: each is the
-// whole image, the whole argument, or the whole value of an environment variable.
+// image or a token of another text of a container.
 func PinnedImages(objects ...*unstructured.Unstructured) (images []string) {
-	collect := func(value any) (string, bool) {
-		if reference, _ := value.(string); IsPinned(reference) && !strings.HasPrefix(reference, "-") {
-			images = append(images, reference)
-		}
-		return "", false
-	}
 	for _, o := range objects {
 		for _, container := range Containers(o) {
-			replaceIn(container, collect)
+			for _, text := range Texts(container) {
+				images = append(images, slices.DeleteFunc(strings.FieldsFunc(text, isDelimiter), func(token string) bool { return !IsPinned(token) })...)
+			}
 		}
 	}
 	slices.Sort(images)
 	return slices.Compact(images)
 }
 
-// ReplaceImages replaces image references in the containers of an object:
-// replacements[old] replaces old where old is the whole image, the whole
-// argument, or the whole value of an environment variable. It returns the
-// replaced references, sorted and without duplicates.
-func ReplaceImages(o *unstructured.Unstructured, replacements map[string]string) []string {
-	var replaced []string
-	replace := func(value any) (string, bool) {
-		old, _ := value.(string)
-		replacement, found := replacements[old]
-		if found {
-			replaced = append(replaced, old)
-		}
-		return replacement, found
-	}
+// ReplaceImages replaces image references in an object: replacements[old] replaces old where it is a token of a text, as
+// ReplaceTokens does. A name without registry, tag and digest is also a word: it is replaced only as the image of a container.
+// It returns the replaced references, sorted and without duplicates.
+func ReplaceImages(o *unstructured.Unstructured, replacements map[string]string) (replaced []string) {
 	for _, container := range Containers(o) {
-		replaceIn(container, replace)
+		old := TextAt(container, "image")
+		if replacement, found := replacements[old]; found && !strings.ContainsAny(old, "/:@") {
+			container["image"], replaced = replacement, append(replaced, old)
+		}
+	}
+	for old, replacement := range replacements {
+		if !strings.ContainsAny(old, "/:@") {
+			continue
+		}
+		ReplaceTexts(o.Object, func(text string) string {
+			changed := ReplaceTokens(text, old, replacement)
+			if changed != text {
+				replaced = append(replaced, old)
+			}
+			return changed
+		})
 	}
 	slices.Sort(replaced)
 	return slices.Compact(replaced)
 }
 
-func replaceIn(container map[string]any, replace func(any) (string, bool)) {
-	if replacement, found := replace(container["image"]); found {
-		container["image"] = replacement
+// ReplaceTokens replaces a token of a text: a part between its start or end, "=", commas, quotes and white space.
+func ReplaceTokens(text, old, replacement string) string {
+	if old == "" || !strings.Contains(text, old) {
+		return text
 	}
-	args := ListAt(container, "args")
-	for i := range args {
-		if replacement, found := replace(args[i]); found {
-			args[i] = replacement
+	var out strings.Builder
+	for rest := text; ; {
+		end := strings.IndexFunc(rest, isDelimiter)
+		token := rest
+		if end >= 0 {
+			token = rest[:end]
 		}
-	}
-	for _, variable := range MapsAt(container, "env") {
-		if replacement, found := replace(variable["value"]); found {
-			variable["value"] = replacement
+		if token == old {
+			token = replacement
 		}
+		out.WriteString(token)
+		if end < 0 {
+			return out.String()
+		}
+		out.WriteByte(rest[end])
+		rest = rest[end+1:]
 	}
 }
+
+// isDelimiter reports whether a character, of one byte, separates tokens.
+func isDelimiter(r rune) bool { return strings.ContainsRune("=,\"'` \t\r\n", r) }
 
 // IsPinned reports whether an image reference ends in a SHA-256 digest.
 func IsPinned(reference string) bool {

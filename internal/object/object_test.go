@@ -106,32 +106,29 @@ func TestPodTemplate_ContainsMetadata(t *testing.T) {
 
 func TestReplaceImages(t *testing.T) {
 	t.Parallel()
-	o := podKind(t, "PodTemplate", `
-initContainers: [{name: init, image: old}]
+	pod := func(old, word string) *unstructured.Unstructured {
+		return podKind(t, "PodTemplate", `
+initContainers: [{name: init, image: `+old+`}]
 containers:
 - name: main
-  image: old
-  command: [old]
-  args: [old, --image=old, 1, other]
-  env: [{name: IMAGE, value: old}, {name: FLAG, value: --image=old}, {name: NONE}]
-ephemeralContainers: [{name: debug, image: old-debug}]
+  image: `+word+`
+  command: [/bin/sh, -c, "run '`+old+`' nginx"]
+  args: [`+old+`, --image=`+old+`, "a=`+old+`,b=c", 1, nginx, "x/old:v1", "old:v1-pause", "(old:v1)"]
+  env: [{name: IMAGE, value: `+old+`}, {name: NONE}]
 `)
-	replaced := object.ReplaceImages(o, map[string]string{"old": "new", "unused": "x"})
-	if !slices.Equal(replaced, []string{"old"}) {
-		t.Errorf("replaced %q, want old", replaced)
 	}
-	want := podKind(t, "PodTemplate", `
-initContainers: [{name: init, image: new}]
-containers:
-- name: main
-  image: new
-  command: [old]
-  args: [new, --image=old, 1, other]
-  env: [{name: IMAGE, value: new}, {name: FLAG, value: --image=old}, {name: NONE}]
-ephemeralContainers: [{name: debug, image: old-debug}]
-`)
-	if diff := cmp.Diff(want.Object, o.Object); diff != "" {
+	o := pod("old:v1", "nginx")
+	replaced := object.ReplaceImages(o, map[string]string{"old:v1": "new@sha256:1f", "nginx": "word", "unused:v1": "x"})
+	if !slices.Equal(replaced, []string{"nginx", "old:v1"}) {
+		t.Errorf("replaced %q", replaced)
+	}
+	if diff := cmp.Diff(pod("new@sha256:1f", "word").Object, o.Object); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
+	}
+	data := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"config": "image: \"old:v1\"\nother: old:v1"}}}
+	object.ReplaceImages(data, map[string]string{"old:v1": "new"})
+	if got := object.TextAt(data.Object, "data", "config"); got != "image: \"new\"\nother: new" {
+		t.Errorf("got %q", got)
 	}
 }
 

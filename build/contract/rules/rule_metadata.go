@@ -9,8 +9,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -28,8 +26,8 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	ID:       "metadata/image-name-only-in-images",
 	Severity: contract.Error,
 	Source:   ours("Images"),
-	Why:      "The installer replaces the placeholder only if it is the whole image of a container, argument, or value of an environment variable. It rejects a placeholder in another position, because that image cannot be pulled.",
-	Fix:      "Make the placeholder the whole value, for example by giving a flag and its value as two arguments.",
+	Why:      "The installer replaces the placeholder in all texts where it is a whole token: between the start, the end, =, commas, quotes and white space. It rejects a placeholder in another position, because that image cannot be pulled.",
+	Fix:      "Make the placeholder a whole token, for example --helper-image=<imageName>.",
 	Check:    checkLeftovers,
 }, {
 	ID:       "metadata/provider-version-semver",
@@ -118,31 +116,12 @@ func checkLeftovers(b *contract.Bundle) (findings []contract.Finding) {
 	if placeholder == "" {
 		return nil
 	}
-	leftover := func(v contract.Value) {
-		findings = append(findings, v.Finding("the placeholder %s is not replaced here", placeholder))
-	}
 	for _, o := range b.Objects {
-		inContainers := map[*yaml.Node]bool{}
-		for container := range contract.Containers(o) {
-			for value := range container.All() {
-				inContainers[value.Node] = true
-				replaced := value.Text() == placeholder && isReplaced(container, value)
-				if object.MentionsImage(value.Text(), placeholder) && !replaced {
-					leftover(value)
-				}
-			}
-		}
 		for value := range o.All() {
-			if value.Text() == placeholder && !inContainers[value.Node] {
-				leftover(value)
+			if object.MentionsImage(object.ReplaceTokens(value.Text(), placeholder, ""), placeholder) {
+				findings = append(findings, value.Finding("the placeholder %s is not replaced here", placeholder))
 			}
 		}
 	}
 	return findings
-}
-
-// isReplaced reports whether a value of a container is one of those that the installer replaces.
-func isReplaced(container, value contract.Value) bool {
-	path := strings.TrimPrefix(value.Path, container.Path+".")
-	return path == "image" || strings.HasPrefix(path, "args[") || strings.HasPrefix(path, "env[") && strings.HasSuffix(path, "].value")
 }
