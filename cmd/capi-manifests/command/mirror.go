@@ -3,21 +3,33 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"os"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/opencontainers/go-digest"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
+	"go.podman.io/image/v5/copy"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/oci/layout"
+	"go.podman.io/image/v5/signature"
+	"go.podman.io/image/v5/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/mirroring"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
@@ -28,8 +40,8 @@ original registries. Images are copied by digest, with all platforms, cosign sig
 attestations, and referrers. An interrupted copy continues: existing content is skipped.
 
 --images-json names the providers' images; the images by digest in their manifests are copied, too.
---image names further ones, such as the installer's. --from-dir copies everything in the directory,
-and needs no list. --list prints the images and copies nothing. In a registry, an image has the path
+--image names further ones, such as the installer's. --from-dir copies everything in the directory.
+--list prints the images and copies nothing. In a registry, an image has the path
 that it has in its own registry, below the path of --to.
 
 Standard output is the configuration of the mirror: an ImageDigestMirrorSet for OpenShift, or a
@@ -53,14 +65,11 @@ type mirrorFlags struct {
 	onlyList                               bool
 }
 
-// The formats of the configuration.
-const (
-	mirrorSet      = "idms"
-	registriesConf = "registries.conf"
-)
+// registriesConf is the other format of the configuration than the default one.
+const registriesConf = "registries.conf"
 
 func newMirror() *cobra.Command {
-	f := &mirrorFlags{}
+	f := &mirrorFlags{output: "idms"}
 	cmd := &cobra.Command{
 		Use:               "mirror",
 		Short:             "Copy the images of a release elsewhere",
@@ -77,8 +86,8 @@ func newMirror() *cobra.Command {
 	flags.StringVar(&f.toDir, "to-dir", "", "`directory` to copy to, an OCI layout")
 	flags.StringVar(&f.fromDir, "from-dir", "", "`directory` to copy from (default the registries of the images)")
 	flags.BoolVar(&f.onlyList, "list", false, "print the images, and copy nothing")
-	flags.StringVarP(&f.output, "output", "o", mirrorSet, "format of the configuration: "+mirrorSet+", "+registriesConf)
-	cli.CompleteFixed(cmd, "output", mirrorSet, registriesConf)
+	cli.Choice[string]{Value: &f.output, Kind: "format", Texts: []string{f.output, registriesConf}, Error: "must be idms or registries.conf"}.
+		Register(cmd, "output", "o", "format of the configuration: idms or registries.conf")
 	return cmd
 }
 
@@ -86,15 +95,7 @@ func (f *mirrorFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	ctx, from, to := cmd.Context(), mirroring.Place{Directory: f.fromDir}, mirroring.Place{Directory: f.toDir, Prefix: strings.TrimSuffix(f.to, "/")}
 	images, err := f.list(cmd)
-	if err == nil && f.fromDir != "" {
-		var carried []name.Digest
-		if carried, err = from.Images(); err != nil {
-			err = fmt.Errorf("opening --from-dir: %w", err)
-		}
-		images = append(images, carried...)
-	}
 	if err != nil {
 		return err
 	}
@@ -103,14 +104,14 @@ func (f *mirrorFlags) run(cmd *cobra.Command) error {
 		if seen[image.Name()] {
 			continue
 		}
-		seen[image.Name()], repositories[image.Context().Name()] = true, to.Repository(image.Context())
+		seen[image.Name()], repositories[image.Context().Name()] = true, f.repository(image.Context())
 		if f.onlyList {
 			fmt.Fprintln(cmd.OutOrStdout(), image)
 			continue
 		}
-		err := mirroring.Copy(ctx, from, to, image)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		err := f.copyAll(cmd.Context(), image)
+		if cmd.Context().Err() != nil {
+			return cmd.Context().Err()
 		}
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "copied %s\n", image)
@@ -121,6 +122,105 @@ func (f *mirrorFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	return f.configure(cmd, repositories)
+}
+
+func (f *mirrorFlags) check() error {
+	var errs []error
+	if given := f.imagesJSON != "" || len(f.images) > 0; given == (f.fromDir != "") {
+		errs = append(errs, errors.New("want either --from-dir, or --images-json or --image"))
+	}
+	targets := 0
+	for _, given := range []bool{f.to != "", f.toDir != "", f.onlyList} {
+		if given {
+			targets++
+		}
+	}
+	if targets != 1 {
+		errs = append(errs, errors.New("want either --to, --to-dir or --list"))
+	}
+	if f.to != "" {
+		if _, err := source.ParseImage(f.to + "/image:tag"); err != nil {
+			errs = append(errs, fmt.Errorf("invalid --to %q: want a registry with an optional path: %w", f.to, err))
+		}
+	}
+	return cli.WrongUsage(errs...)
+}
+
+// list returns the images of images.json and of their manifests, and of --image; or everything in the directory of --from-dir.
+func (f *mirrorFlags) list(cmd *cobra.Command) ([]name.Reference, error) {
+	if f.fromDir != "" {
+		return inLayout(f.fromDir)
+	}
+	references := f.images
+	if f.imagesJSON != "" {
+		data, err := release.ReadFile(f.imagesJSON, cmd.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := imagesjson.Parse(data)
+		if err != nil {
+			return nil, &source.InvalidError{Err: fmt.Errorf("reading %s: %w", f.imagesJSON, err)}
+		}
+		for _, image := range parsed {
+			references = append(references, image.Reference)
+		}
+		named, err := inManifests(cmd, parsed)
+		if err != nil {
+			return nil, err
+		}
+		references = append(references, named...)
+	}
+	var images []name.Reference
+	var errs []error
+	for _, reference := range references {
+		ref, err := source.ParseImage(reference)
+		if _, byDigest := ref.(name.Digest); err == nil && !byDigest {
+			err = errors.New("want an image by digest; \"capi-manifests images\" resolves tags")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("invalid image %q: %w", reference, err))
+		}
+		images = append(images, ref)
+	}
+	return images, cli.WrongUsage(errs...)
+}
+
+// inLayout returns the names of the manifests in a directory: images with the attachments and referrers that were copied with them.
+func inLayout(dir string) (names []name.Reference, err error) {
+	entries, err := layout.List(dir)
+	if err == nil && len(entries) == 0 {
+		err = errors.New("the directory has no images")
+	}
+	for _, entry := range entries {
+		called := entry.ManifestDescriptor.Annotations[imagespec.AnnotationRefName]
+		ref, errRef := name.ParseReference(called, name.StrictValidation)
+		if errRef != nil {
+			err = errors.Join(err, fmt.Errorf("the name %q of manifest %s is not a reference: want an OCI layout that \"capi-manifests mirror --to-dir\" wrote: %w", called, entry.ManifestDescriptor.Digest, errRef))
+		}
+		names = append(names, ref)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening --from-dir: %w", err)
+	}
+	return names, nil
+}
+
+// inManifests returns the images by digest in the manifests of the providers, such as images of sidecars. A cluster accepts no others.
+func inManifests(cmd *cobra.Command, images imagesjson.Images) (references []string, err error) {
+	results, err := release.Source{}.Pull(cmd.Context(), images, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, result := range results {
+		errs = append(errs, result.Err)
+		for _, bundle := range result.Bundles {
+			objects, err := yamldoc.Objects(bundle.Manifests)
+			errs = append(errs, err)
+			references = append(references, object.PinnedImages(objects...)...)
+		}
+	}
+	return references, errors.Join(errs...)
 }
 
 // configure writes the configuration of the mirror. repositories are the repositories of the mirror by their sources.
@@ -153,85 +253,115 @@ func (f *mirrorFlags) configure(cmd *cobra.Command, repositories map[string]stri
 	return err
 }
 
-func (f *mirrorFlags) check() error {
-	var errs []error
-	if f.imagesJSON == "" && len(f.images) == 0 && f.fromDir == "" {
-		errs = append(errs, errors.New("no images: want --images-json, --image or --from-dir"))
+// repository returns the repository of an image in the registry of --to.
+func (f *mirrorFlags) repository(own name.Repository) string {
+	if f.to == "" {
+		return own.Name()
 	}
-	targets := 0
-	for _, given := range []bool{f.to != "", f.toDir != "", f.onlyList} {
-		if given {
-			targets++
-		}
-	}
-	if targets != 1 {
-		errs = append(errs, errors.New("want either --to, --to-dir or --list"))
-	}
-	if f.to != "" {
-		if _, err := source.ParseImage(f.to + "/image:tag"); err != nil {
-			errs = append(errs, fmt.Errorf("invalid --to %q: %w", f.to, err))
-		}
-	}
-	if f.output != mirrorSet && f.output != registriesConf {
-		errs = append(errs, fmt.Errorf("invalid -o %q: want %s or %s", f.output, mirrorSet, registriesConf))
-	}
-	return cli.WrongUsage(errs...)
+	return path.Join(f.to, own.RepositoryStr())
 }
 
-// list returns the images of images.json and of their manifests, and of --image. The manifests are not read for --from-dir: the directory
-// has their images.
-func (f *mirrorFlags) list(cmd *cobra.Command) (images []name.Digest, err error) {
-	references := f.images
-	if f.imagesJSON != "" {
-		data, err := release.ReadFile(f.imagesJSON, cmd.InOrStdin())
-		if err != nil {
-			return nil, err
-		}
-		parsed, err := imagesjson.Parse(data)
-		if err != nil {
-			return nil, &source.InvalidError{Err: fmt.Errorf("reading %s: %w", f.imagesJSON, err)}
-		}
-		for _, image := range parsed {
-			references = append(references, image.Reference)
-		}
-		if f.fromDir == "" {
-			named, err := inManifests(cmd, parsed)
-			if err != nil {
-				return nil, err
-			}
-			references = append(references, named...)
-		}
+// inRegistry returns the reference of an image in a repository.
+func inRegistry(repository string, ref name.Reference) (types.ImageReference, error) {
+	separator := ":"
+	if _, byDigest := ref.(name.Digest); byDigest {
+		separator = "@"
 	}
-	var errs []error
-	for _, reference := range references {
-		ref, err := source.ParseImage(reference)
-		digest, byDigest := ref.(name.Digest)
-		if err == nil && !byDigest {
-			err = errors.New("want an image by digest; \"capi-manifests images\" resolves tags")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("invalid image %q: %w", reference, err))
-			continue
-		}
-		images = append(images, digest)
-	}
-	return images, cli.WrongUsage(errs...)
-}
-
-// inManifests returns the images by digest in the manifests of the providers, such as images of sidecars. A cluster accepts no others.
-func inManifests(cmd *cobra.Command, images imagesjson.Images) (references []string, err error) {
-	results, err := release.Source{}.Pull(cmd.Context(), images, cmd.ErrOrStderr())
+	at, err := name.ParseReference(repository + separator + ref.Identifier())
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	for _, result := range results {
-		errs = append(errs, result.Err)
-		for _, bundle := range result.Bundles {
-			objects, err := yamldoc.Objects(bundle.Manifests)
-			errs = append(errs, err)
-			references = append(references, object.PinnedImages(objects...)...)
+	named, err := fetch.Named(at)
+	if err != nil {
+		return nil, err
+	}
+	return docker.NewReference(named)
+}
+
+// anyManifest is an OCI layout that also has manifests of Docker: they keep their digests.
+type anyManifest struct{ types.ImageReference }
+
+// NewImageDestination implements types.ImageReference.
+func (r anyManifest) NewImageDestination(ctx context.Context, sys *types.SystemContext) (types.ImageDestination, error) {
+	to, err := r.ImageReference.NewImageDestination(ctx, sys)
+	return anyDestination{to}, err
+}
+
+type anyDestination struct{ types.ImageDestination }
+
+func (anyDestination) SupportedManifestMIMETypes() []string { return nil }
+
+func (anyDestination) DesiredLayerCompression() types.LayerCompression { return types.PreserveOriginal }
+
+// attachmentSuffixes end the tags of the attachments of cosign, and of the referrers in registries without their API.
+var attachmentSuffixes = []string{".sig", ".att", ".sbom", ""}
+
+// copyAll copies an image, all its platforms, and the attachments and referrers of each manifest. Content that exists is not copied again.
+func (f *mirrorFlags) copyAll(ctx context.Context, image name.Reference) error {
+	raw, err := f.copy(ctx, image)
+	if err != nil || f.fromDir != "" { // the directory names attachments and referrers
+		return err
+	}
+	manifests := []digest.Digest{digest.Digest(image.Identifier())}
+	if kind := manifest.GuessMIMEType(raw); manifest.MIMETypeIsMultiImage(kind) {
+		list, err := manifest.ListFromBlob(raw, kind)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", image, err)
+		}
+		manifests = append(manifests, list.Instances()...)
+	}
+	for _, d := range manifests {
+		referrers, err := source.Referrers(ctx, image.Context().Digest(d.String()))
+		if err != nil {
+			return fmt.Errorf("listing the referrers of %s@%s: %w", image.Context(), d, err)
+		}
+		for _, suffix := range attachmentSuffixes {
+			referrers = append(referrers, image.Context().Tag(strings.ReplaceAll(d.String(), ":", "-")+suffix))
+		}
+		for _, ref := range referrers {
+			if _, err := f.copy(ctx, ref); err != nil && fetch.StatusOf(err) != http.StatusNotFound {
+				return err
+			}
 		}
 	}
-	return references, errors.Join(errs...)
+	return nil
+}
+
+// copy copies a manifest with everything below it, and returns the manifest.
+func (f *mirrorFlags) copy(ctx context.Context, ref name.Reference) ([]byte, error) {
+	policy, err := signature.NewPolicyContext(&signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}})
+	if err != nil {
+		return nil, err
+	}
+	defer policy.Destroy() //nolint:errcheck // it frees memory only
+	from, errFrom := inRegistry(ref.Context().Name(), ref)
+	if f.fromDir != "" {
+		from, errFrom = layout.NewReference(f.fromDir, ref.Name())
+	}
+	to, errTo := inRegistry(f.repository(ref.Context()), ref)
+	if f.toDir != "" {
+		var at types.ImageReference
+		at, errTo = layout.NewReference(f.toDir, ref.Name())
+		to = anyManifest{at}
+	}
+	if err := errors.Join(errFrom, errTo); err != nil {
+		return nil, err
+	}
+	raw, err := copy.Image(ctx, policy, to, from, &copy.Options{
+		ImageListSelection: copy.CopyAllImages, PreserveDigests: true, RemoveSignatures: true, // the attachments are copied by their tags
+		SourceCtx: system(ctx, ref.Context().Name()), DestinationCtx: system(ctx, f.repository(ref.Context())),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copying %s: %w", ref, err)
+	}
+	return raw, nil
+}
+
+// system returns the configuration of the user's container tools.
+func system(ctx context.Context, repository string) *types.SystemContext {
+	sys := &types.SystemContext{AuthFilePath: os.Getenv("REGISTRY_AUTH_FILE")}
+	if host, _, _ := strings.Cut(repository, "/"); fetch.PlainHTTP(ctx, host) {
+		sys.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
+	}
+	return sys
 }

@@ -5,12 +5,16 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
@@ -136,3 +140,31 @@ func StatusUsage(err error) error {
 
 // exitCodes maps states to exit codes.
 var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2, rollout.Paused: 2}
+
+// cleanupGrace is the time that a command has for its cleanup after the end of its
+// context.
+const cleanupGrace = 15 * time.Second
+
+// ExecuteUntil executes a command. If the command still runs some time after the
+// end of ctx, because it is blocked in a call without a context, ExecuteUntil
+// returns the cause, and the command ends with the program.
+func ExecuteUntil(ctx context.Context, root *cobra.Command) (cmd *cobra.Command, err error) {
+	ended := make(chan struct{})
+	var executed *cobra.Command
+	var failed error
+	go func() {
+		defer close(ended)
+		executed, failed = root.ExecuteContextC(ctx)
+	}()
+	select {
+	case <-ended:
+		return executed, failed
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return executed, failed
+	case <-time.After(cleanupGrace):
+		return root, context.Cause(ctx)
+	}
+}

@@ -122,15 +122,6 @@ func TestHTML_IsWellFormedAndSelfContained(t *testing.T) {
 	}
 }
 
-// TestHTML_ColorsHaveContrast checks each color of text with each background behind it.
-func TestHTML_ColorsHaveContrast(t *testing.T) {
-	pairs := [][2]string{{"text", "page"}, {"text", "card"}, {"muted", "page"}, {"muted", "card"}, {"link", "page"}, {"link", "card"}, {"old", "old-bg"}, {"new", "new-bg"}, {"muted", "breaking-bg"}, {"text", "breaking-bg"}}
-	for _, level := range []string{"breaking", "widening", "review", "change", "noise", "same"} {
-		pairs = append(pairs, [2]string{level, level + "-bg"}, [2]string{level, "card"}, [2]string{"muted", level + "-bg"})
-	}
-	pagetest.CheckContrast(t, htmlTemplate, pairs)
-}
-
 func TestMarkdown_FitsIntoAComment(t *testing.T) {
 	d := reportOfEverything(t)
 	one := d.Providers[0]

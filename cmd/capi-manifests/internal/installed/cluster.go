@@ -13,22 +13,29 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/install/history"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/registryconfig"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -344,4 +351,84 @@ func (c *Cluster) ClusterAPI(ctx context.Context) (*v1alpha1.ClusterAPI, error) 
 			NextStep: "the installer creates it at its first start; capi-manifests status shows whether it runs"}
 	}
 	return &found[0], nil
+}
+
+// Registries returns the registry configuration of the installer: from the objects that it reads, with its code. Files of its pod are not
+// read. The error explains why there is none for this user.
+func (c *Cluster) Registries(ctx context.Context) (*registryconfig.Registries, error) {
+	openShift, err := c.IsOpenShift(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.findNamespace(ctx); err != nil {
+		return nil, err
+	}
+	namespace := c.Namespace
+	if openShift {
+		namespace = ""
+	} else if err := c.namespaceExists(ctx); err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), configv1.Install(scheme), operatorv1alpha1.Install(scheme)); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	reader, err := client.New(c.config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return &registryconfig.Registries{Reader: reader, Namespace: namespace}, nil
+}
+
+// namespaceExists returns an error if the namespace of the installer does not exist. A user who may not read it is not told so.
+func (c *Cluster) namespaceExists(ctx context.Context) error {
+	_, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, c.Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("namespace %s does not exist yet", c.Namespace)
+	}
+	return nil
+}
+
+// Stored is a version with its objects, as its revision ConfigMaps store them.
+type Stored struct {
+	Namespace, Name string
+	Set             operand.Set
+}
+
+// VersionsIn decodes the versions in ConfigMaps, in the order of their revision numbers.
+func VersionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
+	numbers := map[string]int64{}
+	for i := range all {
+		name := all[i].Labels[v1alpha1.RevisionLabel]
+		if name == "" || name != all[i].Name {
+			continue
+		}
+		if numbers[name], err = revision.Number(name); err != nil {
+			return nil, err
+		}
+		stored, err := revision.FromConfigMaps(name, all)
+		if err != nil {
+			return nil, err
+		}
+		set, err := stored.Decode()
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, Stored{Namespace: all[i].Namespace, Name: name, Set: set})
+	}
+	slices.SortFunc(versions, func(a, b Stored) int { return int(numbers[a.Name] - numbers[b.Name]) })
+	return versions, nil
+}
+
+// Decode converts objects into their Go type.
+func Decode[T any](objects ...*unstructured.Unstructured) ([]T, error) {
+	var decoded []T
+	for _, object := range objects {
+		var into T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &into); err != nil {
+			return nil, fmt.Errorf("decoding %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		}
+		decoded = append(decoded, into)
+	}
+	return decoded, nil
 }

@@ -84,7 +84,6 @@ func TestPlan_HTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	pagetest.Check(t, out.String())
-	pagetest.CheckContrast(t, htmlTemplate, [][2]string{{"good", "good-bg"}, {"work", "work-bg"}, {"bad", "bad-bg"}, {"warn", "warn-bg"}, {"idle", "idle-bg"}, {"muted", "page"}})
 	at := 0
 	for _, want := range []string{
 		"Plan of release 1.0.0", "the installation would stop", "Secret &lt;a&gt; belongs to another owner", `<details class="bad" open>`, "CronJob rejected", "spec.schedule: invalid",

@@ -201,15 +201,6 @@ func TestText_ColorChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestHTML_ColorsHaveContrast checks each color of text with each background behind it.
-func TestHTML_ColorsHaveContrast(t *testing.T) {
-	pairs := [][2]string{{"text", "page"}, {"text", "card"}, {"muted", "page"}, {"muted", "card"}, {"link", "card"}}
-	for _, tone := range []string{"good", "work", "bad", "warn", "idle"} {
-		pairs = append(pairs, [2]string{tone, tone + "-bg"}, [2]string{tone, "card"}, [2]string{"text", tone + "-bg"}, [2]string{"muted", tone + "-bg"})
-	}
-	pagetest.CheckContrast(t, htmlTemplate, pairs)
-}
-
 func TestHTML_EscapesText(t *testing.T) {
 	report := everything(t)
 	report.NextSteps[0].Cause = "<script>alert(1)</script>"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirroring
+package command
 
 import (
 	"net/http"
@@ -17,8 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// TestCopy_ByWayOfADirectory copies an index with images of both formats, an attachment and a referrer, with their digests.
-func TestCopy_ByWayOfADirectory(t *testing.T) {
+// TestMirror_ByWayOfADirectory copies an index with images of both formats, an attachment and a referrer, with their digests.
+func TestMirror_ByWayOfADirectory(t *testing.T) {
 	own, mirror := registry.New(t, registry.Options{}), registry.New(t, registry.Options{})
 	oci, err := registry.Format{}.Image(registry.Layer{Txtar: "-- a --\n"})
 	if err != nil {
@@ -48,19 +48,20 @@ func TestCopy_ByWayOfADirectory(t *testing.T) {
 		}
 		sbom := mutate.Subject(registry.MustImage(t, registry.Layer{Txtar: "-- sbom --\n"}), v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: size}).(v1.Image)
 		referrer := own.MustPush(t, "release/aws", sbom)
-		dir := Place{Directory: filepath.Join(t.TempDir(), "release")}
-		to := Place{Prefix: mirror.Host() + "/copies"}
+		dir := filepath.Join(t.TempDir(), "release")
 		for range 2 { // the second copy finds all content
-			if err := Copy(t.Context(), Place{}, dir, ref); err != nil {
+			if err := (&mirrorFlags{toDir: dir}).copyAll(t.Context(), ref); err != nil {
 				t.Fatal(err)
 			}
 		}
-		images, err := dir.Images()
-		if err != nil || len(images) != 1 || images[0].Name() != ref.Name() {
-			t.Fatalf("images %v, %v", images, err)
+		entries, err := inLayout(dir)
+		if err != nil || len(entries) < 3 {
+			t.Fatalf("entries %v, %v", entries, err)
 		}
-		if err := Copy(t.Context(), dir, to, images[0]); err != nil {
-			t.Fatal(err)
+		for _, entry := range entries {
+			if err := (&mirrorFlags{fromDir: dir, to: mirror.Host() + "/copies"}).copyAll(t.Context(), entry); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for _, manifest := range []string{ref.DigestStr(), tag, referrer[strings.Index(referrer, "@")+1:]} {
 			response, err := http.Get("http://" + mirror.Host() + "/v2/copies/release/aws/manifests/" + manifest) //nolint:noctx // it is a test
@@ -75,16 +76,16 @@ func TestCopy_ByWayOfADirectory(t *testing.T) {
 }
 
 // A directory without usable names must not look like an empty release.
-func TestImages_OfAnotherDirectory(t *testing.T) {
+func TestMirror_OfAnotherDirectory(t *testing.T) {
 	for index, says := range map[string]string{
-		`{"schemaVersion":2,"manifests":[{"digest":"sha256:00","annotations":{"org.opencontainers.image.ref.name":"v1.2 odd"}}]}`: `the name "v1.2 odd"`,
+		`{"schemaVersion":2,"manifests":[{"digest":"sha256:00","annotations":{"org.opencontainers.image.ref.name":"v1.2"}}]}`: `the name "v1.2"`,
 		`{"schemaVersion":2,"manifests":[]}`: "the directory has no images",
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "index.json"), []byte(index), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if images, err := (Place{Directory: dir}).Images(); err == nil || !strings.Contains(err.Error(), says) {
+		if images, err := inLayout(dir); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, %v, want %q", images, err, says)
 		}
 	}
