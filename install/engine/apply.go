@@ -28,7 +28,7 @@ func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Res
 	ctx = withReserved(ctx, how.Reserved)
 	how.Older = Remembered(how.Older)
 	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
-		result, err = application{e, rev, how, sharedWith(rev, how.Older), nil}.apply(ctx)
+		result, err = application{e, rev, how, sharedWith(rev, how.Older), false}.apply(ctx)
 		return err
 	})
 	return result, err
@@ -36,16 +36,16 @@ func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Res
 
 // Compare returns the result that Apply would have, without writing.
 func (e *Engine) Compare(ctx context.Context, rev Revision) (Result, error) {
-	return application{e, rev, Apply{}, nil, []boxcutter.RevisionReconcileOption{boxcutter.WithPaused{}}}.apply(ctx)
+	return application{e, rev, Apply{}, nil, true}.apply(ctx)
 }
 
 // application is one attempt to apply a revision.
 type application struct {
-	engine  *Engine
-	rev     Revision
-	how     Apply
-	shared  unchangedSince // nil without older versions
-	options []boxcutter.RevisionReconcileOption
+	engine *Engine
+	rev    Revision
+	how    Apply
+	shared unchangedSince // nil without older versions
+	paused bool           // nothing is written
 }
 
 func (a application) apply(ctx context.Context) (Result, error) {
@@ -53,10 +53,6 @@ func (a application) apply(ctx context.Context) (Result, error) {
 		if err := validation.NewRevisionValidator().Validate(ctx, a.engine.Owners.copied(a.rev.Name, 0, a.rev.Phases...)); err != nil {
 			return Result{Invalid: err}, nil //nolint:nilerr // the result has it
 		}
-	}
-	a.options = append(a.options, engineOptions)
-	if a.shared != nil {
-		a.options = append(a.options, a.shared)
 	}
 	var out Result
 	var failed []error
@@ -127,7 +123,11 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	}
 	asOf, seen := a.engine.Changes.Count(), &reads{}
 	whole := a.engine.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
-	result, err := a.engine.revisions.Reconcile(seen.in(ctx), whole, append(reconcileOptions(phase, pausing(ctx, a.engine.Reader, phase, a.how)), a.options...)...)
+	options := reconcileOptions(phase, pausing(ctx, a.engine.Reader, phase, a.how), a.shared)
+	if a.paused {
+		options = append(options, boxcutter.WithPaused{})
+	}
+	result, err := a.engine.revisions.Reconcile(seen.in(ctx), whole, options...)
 	found, err := a.engine.Owners.phasesOf(phase.Name, result, err)
 	if rejection := a.unserved(phase, err); rejection != nil {
 		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil

@@ -26,12 +26,15 @@ import (
 // availableProbe is the type of the probe that checks availability.
 const availableProbe = "Available"
 
-// reconcileOptions returns the options of one phase.
-func reconcileOptions(phase revision.Phase, how Apply) []boxcutter.RevisionReconcileOption {
+// reconcileOptions returns the options of one phase. shared may be nil.
+func reconcileOptions(phase revision.Phase, how Apply, shared unchangedSince) []boxcutter.RevisionReconcileOption {
 	options := []boxcutter.RevisionReconcileOption{
 		boxcutter.WithProbe(boxcutter.ProgressProbeType, progressProbe(phase)),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
-		boxcutter.WithAggregatePhaseReconcileErrors(),
+		boxcutter.WithAggregatePhaseReconcileErrors(), engineOptions,
+	}
+	if shared != nil {
+		options = append(options, shared)
 	}
 	if adopt := adoptions(phase, how); adopt != nil {
 		options = append(options, boxcutter.WithPhaseReconcileOptions(phase.Name, adopt...))

@@ -7,9 +7,6 @@ import (
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/crdify/pkg/config"
-	"sigs.k8s.io/crdify/pkg/validations/crd/scope"
-	"sigs.k8s.io/crdify/pkg/validations/crd/storedversionremoval"
 )
 
 // Version returns a version of a CRD by its name; nil if there is none.
@@ -31,17 +28,17 @@ func schemaOf(version *apiextensionsv1.CustomResourceDefinitionVersion) *apiexte
 
 // identityChanges compares the immutable fields.
 func identityChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
-	const rejected = "The API server rejects the CRD while the old one exists; the provider cannot be installed."
-	if old.Spec.Names.Kind != now.Spec.Names.Kind {
-		changes = append(changes, Change{Rule: "crd/kind", Level: Breaking, Path: "spec.names.kind", Message: "kind changed", From: old.Spec.Names.Kind, To: now.Spec.Names.Kind, Consequence: rejected})
-	}
-	if old.Spec.Group != now.Spec.Group {
-		changes = append(changes, Change{Rule: "crd/group", Level: Breaking, Path: "spec.group", Message: "group changed", From: old.Spec.Group, To: now.Spec.Group, Consequence: rejected})
-	}
-	check := &scope.Scope{}
-	check.SetEnforcement(config.EnforcementPolicyError)
-	if len(check.Compare(old, now).Errors) > 0 {
-		changes = append(changes, Change{Rule: "crd/scope", Level: Breaking, Path: "spec.scope", Message: "scope changed", From: string(old.Spec.Scope), To: string(now.Spec.Scope), Consequence: rejected})
+	for _, field := range []struct{ name, path, from, to string }{
+		{"kind", "spec.names.kind", old.Spec.Names.Kind, now.Spec.Names.Kind},
+		{"group", "spec.group", old.Spec.Group, now.Spec.Group},
+		{"scope", "spec.scope", string(old.Spec.Scope), string(now.Spec.Scope)},
+	} {
+		if field.from != field.to {
+			changes = append(changes, Change{
+				Rule: "crd/" + field.name, Level: Breaking, Path: field.path, Message: field.name + " changed", From: field.from, To: field.to,
+				Consequence: "The API server rejects the CRD while the old one exists; the provider cannot be installed.",
+			})
+		}
 	}
 	return changes
 }
@@ -53,35 +50,31 @@ func versionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes
 			changes = append(changes, sameVersionChanges(before, *after)...)
 			continue
 		}
-		changes = append(changes, removedVersion(old, now, before))
+		changes = append(changes, removedVersion(before))
 	}
 	for _, after := range now.Spec.Versions {
 		if Version(old, after.Name) == nil {
 			changes = append(changes, Change{Rule: "crd/version-added", Level: Plain, Version: after.Name, Message: "version " + after.Name + " added", To: after.Name})
 		}
 	}
-	if before, after := StorageVersion(old), StorageVersion(now); before != after {
-		changes = append(changes, storageVersionChange(before, after))
+	if from, to := StorageVersion(old), StorageVersion(now); from != to {
+		changes = append(changes, Change{
+			Rule: "crd/storage-version", Level: Review, Path: "spec.versions", Message: "objects are stored in " + to, From: from, To: to,
+			Consequence: "Existing objects are migrated at their next write. A rollback requires that the previous release also has version " + to + ".",
+		})
 	}
 	return changes
 }
 
 // removedVersion reports the consequence for objects that are stored in a version. Only a
 // cluster knows all stored versions; the storage version of the old CRD is one of them.
-func removedVersion(old, now *apiextensionsv1.CustomResourceDefinition, version apiextensionsv1.CustomResourceDefinitionVersion) Change {
+func removedVersion(version apiextensionsv1.CustomResourceDefinitionVersion) Change {
 	change := Change{
 		Rule: "crd/version-removed", Level: Breaking, Version: version.Name, Message: "version " + version.Name + " removed", From: version.Name,
 		Consequence: "Clients that use it get 404. If objects were ever stored in it, the API server rejects the CRD until they are migrated.",
 	}
-	stored := old.DeepCopy()
-	stored.Status.StoredVersions = nil
-	if version.Storage {
-		stored.Status.StoredVersions = []string{version.Name}
-	}
-	check := &storedversionremoval.StoredVersionRemoval{}
-	check.SetEnforcement(config.EnforcementPolicyError)
 	switch {
-	case len(check.Compare(stored, now).Errors) > 0:
+	case version.Storage:
 		change.Rule = "crd/stored-version-removed"
 		change.Consequence = "Objects are stored in it: the API server rejects the CRD until they are migrated and it is removed from status.storedVersions."
 	case !version.Served:
@@ -99,13 +92,6 @@ func StorageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 		}
 	}
 	return ""
-}
-
-func storageVersionChange(from, to string) Change {
-	return Change{
-		Rule: "crd/storage-version", Level: Review, Path: "spec.versions", Message: "objects are stored in " + to, From: from, To: to,
-		Consequence: "Existing objects are migrated at their next write. A rollback requires that the previous release also has version " + to + ".",
-	}
 }
 
 // sameVersionChanges compares a version that exists on both sides.
