@@ -129,16 +129,6 @@ func (d *templateDryRun) send(ctx context.Context, p *placeholders) (Answer, err
 	return d.server.DryRun(ctx, object)
 }
 
-// HasExternalPatch reports whether a ClusterClass has a patch of an extension, which can define more variables than the ClusterClass shows.
-func HasExternalPatch(class Value) bool {
-	for _, patch := range class.At("spec", "patches").Items() {
-		if patch.At("external").Exists() {
-			return true
-		}
-	}
-	return false
-}
-
 // unknownNames returns the variables of templates that have no default.
 func (r *ReleaseFiles) unknownNames() []string {
 	var all strings.Builder

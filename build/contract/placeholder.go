@@ -96,6 +96,19 @@ var (
 	anyUnknown  = regexp.MustCompile(unknownStart + "([^" + unknownEnd + "]*)" + unknownEnd)
 )
 
+// placeholderStart begins the values that Placeholder writes.
+const placeholderStart = "unknown-value-of-"
+
+// Placeholder replaces each unknown value in a text by a valid name, which depends on the variable only.
+func Placeholder(text string) string {
+	return anyUnknown.ReplaceAllStringFunc(text, func(unknown string) string {
+		return placeholderStart + strings.ToLower(strings.ReplaceAll(anyUnknown.FindStringSubmatch(unknown)[1], "_", "-"))
+	})
+}
+
+// HasPlaceholder reports whether a text depends on a value of Placeholder.
+func HasPlaceholder(text string) bool { return strings.Contains(text, placeholderStart) }
+
 // text replaces the unknown values in a text. Expressions can change and cut them.
 func (p *placeholders) text(text string) string {
 	text = anyUnknown.ReplaceAllStringFunc(text, func(unknown string) string {

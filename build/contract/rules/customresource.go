@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,6 +24,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/clusterapi"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -82,7 +85,11 @@ func customResourceOf(d *contract.Definition, version string) (*customResource, 
 // create does the same as the API server when an object is created: it prunes, applies defaults, drops the status and validates. It
 // returns the paths of the pruned fields, and the reasons of a rejection.
 func (r *customResource) create(object map[string]any) (unknown []string, errs field.ErrorList) {
-	unknown = pruning.PruneWithOptions(object, r.schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), nil, err.Error()))
+	}
+	unknown = append(unknown, pruning.PruneWithOptions(object, r.schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, r.schema)
 	defaulting.Default(object, r.schema)
 	if r.hasStatus {
@@ -98,11 +105,27 @@ func (r *customResource) create(object map[string]any) (unknown []string, errs f
 	return unknown, errs
 }
 
-// checkCustomResources checks objects against the CRDs of a bundle.
+// clusterAPI are the CRDs of Cluster API.
+var clusterAPI = sync.OnceValue(func() contract.Definitions {
+	return contract.Read(extractor.Bundle{Manifests: clusterapi.CRDs}).Definitions
+})
+
+// definitionFor returns the CRD of a kind, of the bundle or of Cluster API, or nil.
+func definitionFor(b *contract.Bundle, kind schema.GroupKind) *contract.Definition {
+	if d := b.Definitions.Kind(kind.Group, kind.Kind); d != nil || !strings.HasSuffix(kind.Group, contract.CoreGroup) {
+		return d
+	}
+	return clusterAPI().Kind(kind.Group, kind.Kind)
+}
+
+// resourcesOfClusterAPI are the deciders on objects of Cluster API's kinds, by CRD and version.
+var resourcesOfClusterAPI sync.Map
+
+// checkCustomResources checks objects as the API server does with the CRDs of a bundle and of Cluster API, and as Cluster API's webhooks do.
 func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findings []contract.Finding) {
-	known := map[string]*customResource{}
+	var known sync.Map
 	for _, o := range objects {
-		d := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind)
+		d := definitionFor(b, o.Kind)
 		if d == nil {
 			continue
 		}
@@ -112,12 +135,17 @@ func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findi
 			findings = append(findings, version.Finding("the CRD %s does not serve version %s; it serves %s", d.Name, name, contract.ServedVersions(d.Object)))
 			continue
 		}
-		key := d.Name + " " + name
-		if _, again := known[key]; !again {
-			known[key], _ = customResourceOf(d, name)
+		key, in := d.Name+" "+name, &known
+		if b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) == nil {
+			in = &resourcesOfClusterAPI
 		}
-		if known[key] != nil {
-			findings = append(findings, checkCustomResource(known[key], o, isMutated(b, d))...)
+		r, again := in.Load(key)
+		if !again {
+			of, _ := customResourceOf(d, name)
+			r, _ = in.LoadOrStore(key, of)
+		}
+		if of := r.(*customResource); of != nil {
+			findings = append(findings, checkCustomResource(b, of, o, d)...)
 		}
 	}
 	return findings
@@ -141,22 +169,38 @@ func isMutated(b *contract.Bundle, d *contract.Definition) bool {
 var certain = []field.ErrorType{field.ErrorTypeTypeInvalid, field.ErrorTypeNotSupported, field.ErrorTypeDuplicate, field.ErrorTypeTooLong, field.ErrorTypeTooMany}
 
 // checkCustomResource checks an object. Reasons that depend on an unknown value, or that a webhook can remove, are no findings.
-func checkCustomResource(r *customResource, o *contract.Object, mutated bool) (findings []contract.Finding) {
+func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Object, d *contract.Definition) (findings []contract.Finding) {
 	decoded, err := o.Decoded()
 	if err != nil {
 		return nil // reported by another rule
 	}
 	unknown, errs := r.create(decoded)
 	for _, path := range unknown {
-		if !isUnknownPath(path) && !strings.HasPrefix(path, "metadata.") {
+		if !isUnknownPath(path) {
 			findings = append(findings, o.AtPath(path).Finding("unknown field %s", path))
 		}
 	}
+	isClusterAPIs, mutated := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != d, isMutated(b, d)
+	isNewest := strings.HasSuffix(o.At("apiVersion").Text(), "/v1beta2")
 	for _, problem := range errs {
 		path := strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object
 		at := o.AtPath(path)
-		if isDecided(problem, at, path) && (!mutated || slices.Contains(certain, problem.Type)) {
+		canBeSolved := mutated && !slices.Contains(certain, problem.Type) ||
+			isClusterAPIs && problem.Type == field.ErrorTypeRequired && (!isNewest || path == "spec.selector") // Cluster API's webhooks add it
+		if isDecided(problem, at, path) && !canBeSolved {
 			findings = append(findings, at.Finding("%s", explainAt(problem, at)))
+		}
+	}
+	data, err := json.Marshal(known(decoded, r.schema))
+	if err != nil {
+		return findings // impossible: it was decoded from JSON
+	}
+	for _, cause := range clusterapi.Create(data, classOf(b.Release, o)) {
+		problem := &field.Error{Type: field.ErrorType(cause.Type), Field: cause.Field}
+		at := o.AtPath(cause.Field)
+		hasCause := slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Line == at.Line() })
+		if !hasCause && isDecided(problem, at, cause.Field) && !contract.HasPlaceholder(cause.Message) && !isUnknownPath(cause.Message) {
+			findings = append(findings, at.Finding("%s", strings.Join(strings.Fields(cause.Message), " ")))
 		}
 	}
 	return findings

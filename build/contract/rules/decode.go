@@ -10,18 +10,11 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // templates still have this version
-	addonsv1beta2 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1" //nolint:staticcheck // templates still have this version
-	bootstrapv1beta2 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1" //nolint:staticcheck // templates still have this version
-	controlplanev1beta2 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	corev1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // templates still have this version
-	corev1beta2 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -70,24 +63,11 @@ func contentOf(o *contract.Object) (content map[string]any, err error) {
 	return content, err
 }
 
-// checkDecodesInTemplate decodes an object of a template of a kind of Kubernetes or Cluster API into its Go type.
-func checkDecodesInTemplate(o *contract.Object) []contract.Finding {
-	content, err := o.Decoded()
-	if err != nil {
-		return nil // reported by another rule
-	}
-	findings, _ := checkDecodesAs(o, content, func() any { return newOf(clusterAPITypes(), o) })
-	return findings
-}
-
 // checkDecodesAs decodes the content of an object into its Go type, without its unknown values except those in quotes, which are strings.
 // It returns nil for an object that cannot be decoded.
 func checkDecodesAs(o *contract.Object, content map[string]any, newObject func() any) (findings []contract.Finding, decoded any) {
 	into := newObject()
-	if into == nil {
-		return nil, nil
-	}
-	data, err := json.Marshal(known(content))
+	data, err := json.Marshal(known(content, nil))
 	if err != nil {
 		return nil, nil // reported by another rule
 	}
@@ -120,25 +100,49 @@ func checkQuoted(v contract.Value, within func(any) any, newObject func() any) (
 	return findings
 }
 
-// known returns a decoded value without the unknown values in it: items of lists are null, fields are omitted.
-func known(value any) any {
+// known returns a decoded value without the unknown values in it: items of lists are null, fields are omitted. With a schema,
+// placeholders take the place of unknown strings and integers.
+func known(value any, schema *structuralschema.Structural) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, field := range value {
-			if value[key] = known(field); isUnknownPath(key) || field != nil && value[key] == nil {
+			if value[key] = known(field, fieldOf(schema, key)); isUnknownPath(key) || field != nil && value[key] == nil {
 				delete(value, key)
 			}
 		}
 	case []any:
 		for i, item := range value {
-			value[i] = known(item)
+			of := schema
+			if schema != nil && schema.Items != nil {
+				of = schema.Items
+			}
+			value[i] = known(item, of)
 		}
 	case string:
-		if isUnknownPath(value) {
+		switch {
+		case !isUnknownPath(value):
+		case schema != nil && schema.Type == contract.TypeInteger:
+			return int64(3) // a number of replicas with which most objects are valid
+		case schema == nil || schema.Type != "" && schema.Type != contract.TypeString:
 			return nil
 		}
+		return contract.Placeholder(value)
 	}
 	return value
+}
+
+// fieldOf returns the schema of a field; nil without a schema.
+func fieldOf(schema *structuralschema.Structural, key string) *structuralschema.Structural {
+	if schema == nil {
+		return nil
+	}
+	if of, defined := schema.Properties[key]; defined {
+		return &of
+	}
+	if additional := schema.AdditionalProperties; additional != nil && additional.Structural != nil {
+		return additional.Structural
+	}
+	return &structuralschema.Structural{}
 }
 
 // decodeStrictly decodes an object as the API server does with strict validation of fields.
@@ -199,12 +203,6 @@ func versionsText(versions []schema.GroupVersion) string {
 
 // kubernetesTypes are the types of the kinds of Kubernetes.
 var kubernetesTypes = sync.OnceValue(func() *runtime.Scheme { return typesOf(scheme.AddToScheme, apiextensionsv1.AddToScheme) })
-
-// clusterAPITypes are the types of the kinds of Cluster API that templates contain.
-var clusterAPITypes = sync.OnceValue(func() *runtime.Scheme {
-	return typesOf(corev1beta1.AddToScheme, corev1beta2.AddToScheme, bootstrapv1beta1.AddToScheme, bootstrapv1beta2.AddToScheme,
-		controlplanev1beta1.AddToScheme, controlplanev1beta2.AddToScheme, addonsv1beta1.AddToScheme, addonsv1beta2.AddToScheme)
-})
 
 func typesOf(add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	types := runtime.NewScheme()

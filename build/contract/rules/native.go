@@ -72,6 +72,19 @@ func equalKeys(o *contract.Object) (findings []contract.Finding) {
 	return slices.Compact(findings) // three equal keys are two errors
 }
 
+// repeated finds items of a list with equal fields.
+func repeated(list contract.Value, field string) (findings []contract.Finding) {
+	seen := map[string]bool{}
+	for _, item := range list.Items() {
+		value := item.At(field)
+		if seen[value.Text()] && value.Text() != "" {
+			findings = append(findings, value.Finding("%s %s occurs twice", field, value.Text()))
+		}
+		seen[value.Text()] = true
+	}
+	return findings
+}
+
 // keyedStep is a step of a path of server-side apply: .name or [key="value"].
 var keyedStep = regexp.MustCompile(`\.([^.\[]+)|\[([^=\]]+)="?([^",\]]*)"?[^\]]*\]`)
 

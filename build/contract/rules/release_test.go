@@ -221,8 +221,8 @@ func TestCheckRelease_AsClusterctl(t *testing.T) {
 		{"infrastructure-Foo/v1.0.0", "clusterctl/repository-directory", nil, true},
 		{"infrastructure-foo_bar/v1.0.0", "clusterctl/repository-directory", nil, true},
 		{"infrastructure--foo/v1.0.0", "clusterctl/repository-directory", nil, true},
-		{"infrastructure-foo/v1.0.0", "clusterctl/template-topology", map[string][]byte{"cluster-template.yaml": []byte(cluster + class)}, true},
-		{"infrastructure-foo/v1.0.0", "clusterctl/template-topology", map[string][]byte{"cluster-template.yaml": []byte(cluster), "clusterclass-quick.yaml": []byte(class)}, false},
+		{"infrastructure-foo/v1.0.0", "clusterctl/template-references", map[string][]byte{"cluster-template.yaml": []byte(cluster + class)}, true},
+		{"infrastructure-foo/v1.0.0", "clusterctl/template-references", map[string][]byte{"cluster-template.yaml": []byte(cluster), "clusterclass-quick.yaml": []byte(class)}, false},
 		{"infrastructure-foo/v1.0.0", "clusterctl/deployment-present", map[string][]byte{"infrastructure-components.yaml": []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")}, true},
 	} {
 		_, findings := contract.CheckRelease(contract.Release{Dir: test.dir, Files: test.files}, All())

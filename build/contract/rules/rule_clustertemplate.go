@@ -56,14 +56,11 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	ID:       "clusterctl/template-fields",
 	Severity: contract.Error,
 	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
-	Why:      "The API server rejects an object of a template that violates the schema of its kind; a client such as kubectl also rejects fields with an unknown name. Objects of the provider's own kinds are checked against its CRDs with the code of the API server, objects of Kubernetes and Cluster API against their types.",
+	Why:      "The API server rejects an object of a template that violates the schema of its kind, and a client such as kubectl rejects fields with an unknown name. Cluster API's webhooks reject more, such as a topology that does not fit its ClusterClass, a patch of a ClusterClass that matches no template, or an invalid CIDR. This rule runs the code of the API server and of the webhooks.",
 	Fix:      "Correct the field.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachTemplateFile("", func(t *contract.Template) []contract.Finding {
-			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkObject), each(t.Objects, checkDecodesInTemplate), each(t.Objects, func(o *contract.Object) []contract.Finding {
-				if isOfClusterAPI(o) {
-					return checkKind(clusterAPITypes(), o)
-				}
+			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkObject), each(t.Objects, func(o *contract.Object) []contract.Finding {
 				return checkKindExists(b, o)
 			}))
 		})(b)
@@ -72,7 +69,7 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	ID:       "clusterctl/template-references",
 	Severity: contract.Error,
 	Source:   clusterctl("Workload cluster templates"),
-	Why:      "The cluster of a template never becomes ready if it refers to an object that the template does not create.",
+	Why:      "The cluster of a template never becomes ready if it refers to an object that the template does not create. clusterctl reads a ClusterClass from clusterclass-<name>.yaml of the same release unless the management cluster has it.",
 	Fix:      "Correct apiVersion or apiGroup, kind and name of the reference, or add the object.",
 	Check: func(b *contract.Bundle) []contract.Finding {
 		return eachTemplateFile("", func(t *contract.Template) []contract.Finding { return checkReferences(b.Release, t) })(b)
@@ -84,22 +81,6 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	Why:      "A machine, or a set of machines, of a cluster that the template does not create waits forever.",
 	Fix:      "Write the name of the Cluster.",
 	Check:    eachTemplateFile(contract.ClusterTemplate, checkClusterNames),
-}, {
-	ID:       "clusterctl/template-topology",
-	Severity: contract.Error,
-	Source:   clusterctl("ClusterClass definitions"),
-	Why:      "Cluster API rejects a Cluster whose topology does not fit its ClusterClass. clusterctl reads the ClusterClass from clusterclass-<name>.yaml of the same release unless the management cluster has it.",
-	Fix:      "Correct the topology, or add what the message names to the ClusterClass.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return eachTemplateFile(contract.ClusterTemplate, func(t *contract.Template) []contract.Finding { return checkTopologies(b.Release, t) })(b)
-	},
-}, {
-	ID:       "clusterctl/clusterclass-valid",
-	Severity: contract.Error,
-	Source:   clusterctl("ClusterClass definitions"),
-	Why:      "Cluster API rejects a ClusterClass with equal worker classes, with a patch that matches no template, uses an undefined variable or changes a field outside of spec, or with an invalid schema of a variable.",
-	Fix:      "Correct the field.",
-	Check:    eachTemplateFile("", checkClusterClassValid),
 }})
 
 // checkTemplateUnique finds equal keys of a mapping, and equal objects. It compares the names of objects with unknown values as they are
@@ -138,6 +119,9 @@ func checkReferences(release *contract.ReleaseFiles, t *contract.Template) (find
 	for _, o := range t.Objects {
 		if !isOfClusterAPI(o) {
 			continue
+		}
+		if name := classNameOf(o); name.Exists() && !contract.IsUnknown(name.Text()) && classOf(release, o) == nil {
+			findings = append(findings, name.Finding("ClusterClass %s not found: clusterctl reads it from clusterclass-%s.yaml of the release", name.Text(), name.Text()))
 		}
 		for _, ref := range referencesIn(o) {
 			if missing := missingObject(ref, objects); missing != "" {
@@ -204,5 +188,44 @@ func checkClusterNames(t *contract.Template) []contract.Finding {
 		return findings
 	})
 }
+
+// classNameOf returns the name of the ClusterClass of a Cluster; it does not exist without a class, or if the class is in another namespace.
+func classNameOf(o *contract.Object) contract.Value {
+	topology := o.At("spec", "topology")
+	ref := topology.At("classRef")
+	if o.Kind.Group != contract.CoreGroup || o.Kind.Kind != "Cluster" || topology.At("classNamespace").Exists() || ref.At("namespace").Exists() {
+		return contract.Value{}
+	}
+	if ref.Exists() {
+		return ref.At("name")
+	}
+	return topology.At("class")
+}
+
+// classOf returns the ClusterClass of a Cluster as JSON; nil if the release does not have it.
+func classOf(release *contract.ReleaseFiles, cluster *contract.Object) []byte {
+	name := classNameOf(cluster).Text()
+	if release == nil || name == "" {
+		return nil
+	}
+	for _, file := range release.Templates {
+		for _, class := range file.Objects {
+			inFile := strings.HasPrefix(file.File, contract.ClusterClassFile) // clusterctl reads it there, also if the template has it
+			if inFile && class.Kind.Kind == clusterClass && class.Name == name {
+				data, _ := class.JSON() // another rule reports a ClusterClass that cannot be read
+				return data
+			}
+		}
+	}
+	return nil
+}
+
+// canEqual reports whether two texts are equal, or depend on different variables.
+func canEqual(a, b string) bool {
+	ofA, ofB := contract.VariablesOf(a), contract.VariablesOf(b)
+	return a == b || len(ofA) > 0 && len(ofB) > 0 && !slices.Equal(ofA, ofB)
+}
+
+const clusterClass = "ClusterClass"
 
 const clusterNameLabel = "cluster.x-k8s.io/cluster-name"

@@ -9,7 +9,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// runtimeExtensionRules are the rules of the theme "runtime-extension".
+// runtimeExtensionRules are the rules of the themes "runtime-extension" and "extensionconfig".
 var runtimeExtensionRules = []contract.Rule{{
 	ID:       "runtime-extension/deployment",
 	Severity: contract.Error,
@@ -48,7 +48,39 @@ var runtimeExtensionRules = []contract.Rule{{
 		}
 		return ofDeployments(b, "the rule allows the extension everything, or everything with Secrets")
 	}),
+}, {
+	ID:       "extensionconfig/service-exists",
+	Severity: contract.Error,
+	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
+	Why:      "Without the Service every call fails, and the Clusters that wait for an answer block.",
+	Fix:      "Name the Service of the provider, with its namespace and one of its ports.",
+	Check: eachExtensionConfig(func(b *contract.Bundle, o *contract.Object) []contract.Finding {
+		service := o.At("spec", "clientConfig", "service")
+		if !service.Exists() || serviceOf(b, o.At("spec", "clientConfig")) != nil {
+			return nil
+		}
+		return []contract.Finding{service.At("name").Finding("Service %s/%s not found", service.At("namespace").Text(), service.At("name").Text())}
+	}),
+}, {
+	ID:       "extensionconfig/ca",
+	Severity: contract.Warning,
+	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
+	Why:      "Cluster API verifies the certificate of an extension with the caBundle only, so a controller has to populate it.",
+	Fix:      "Annotate the object with " + injectSecret + ": <namespace>/<Secret with ca.crt>, or write the caBundle.",
+	Check: eachExtensionConfig(func(_ *contract.Bundle, o *contract.Object) []contract.Finding {
+		ca := o.At("spec", "clientConfig", "caBundle")
+		if ca.Text() != "" || o.At("metadata", "annotations", injectSecret).Text() != "" {
+			return nil
+		}
+		return []contract.Finding{ca.Finding("caBundle is not populated")}
+	}),
 }}
+
+func eachExtensionConfig(check func(*contract.Bundle, *contract.Object) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		return each(b.OfKind(extensionConfigKind), func(o *contract.Object) []contract.Finding { return check(b, o) })
+	}
+}
 
 // ofExtensions limits a check to bundles of Runtime Extensions.
 func ofExtensions(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {

@@ -33,7 +33,7 @@ var examples embed.FS
 // All returns all rules, sorted by ID.
 func All() []contract.Rule {
 	rules := slices.Concat(bundleRules, clusterctlRules, clusterTemplateRules, contractRules, crdRules,
-		extensionConfigRules, installerRules, kindRules, layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, startupRules, templateRules, webhookRules)
+		installerRules, kindRules, layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, startupRules, templateRules, webhookRules)
 	for i := range rules {
 		rules[i] = rules[i].WithExamples(examples)
 	}
