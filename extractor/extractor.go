@@ -6,10 +6,16 @@
 package extractor
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // ProviderType is the type of a Cluster API provider.
@@ -94,3 +100,47 @@ var platformName = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?
 // IsPlatformName reports whether a text can name a platform of a cluster outside
 // OpenShift: a letter, followed by letters, digits and dashes.
 func IsPlatformName(text string) bool { return platformName.MatchString(text) }
+
+// ClusterProfile is the kind of cluster that a bundle is built for. It
+// implements pflag.Value.
+type ClusterProfile string
+
+// The cluster profiles.
+const (
+	// OpenShift is the zero value. Bundles depend on OpenShift's service-ca, namespaces and security context
+	// constraints.
+	OpenShift ClusterProfile = ""
+	// Kubernetes is any cluster. Bundles depend on the installer for
+	// certificates.
+	Kubernetes ClusterProfile = "kubernetes"
+)
+
+const nameOfOpenShift = "openshift"
+
+// ClusterProfileNames returns the names of the profiles.
+func ClusterProfileNames() []string { return []string{nameOfOpenShift, string(Kubernetes)} }
+
+// String returns the name of the profile.
+func (p *ClusterProfile) String() string { return cmp.Or(string(*p), nameOfOpenShift) }
+
+// Set implements pflag.Value.
+func (p *ClusterProfile) Set(name string) error {
+	if !slices.Contains(ClusterProfileNames(), name) {
+		return fmt.Errorf("must be one of %s", strings.Join(ClusterProfileNames(), ", "))
+	}
+	if *p = ClusterProfile(name); name == nameOfOpenShift {
+		*p = OpenShift
+	}
+	return nil
+}
+
+// Namespaces returns the default namespaces of an installation in such a cluster.
+func (p ClusterProfile) Namespaces() v1alpha1.Namespaces {
+	if p == Kubernetes {
+		return v1alpha1.KubernetesNamespaces
+	}
+	return v1alpha1.OpenShiftNamespaces
+}
+
+// Type implements pflag.Value.
+func (p *ClusterProfile) Type() string { return "profile" }

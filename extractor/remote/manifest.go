@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,4 +147,57 @@ func checkConfig(t types.MediaType) error {
 		return fmt.Errorf("the config has the media type %q: it is not an image", t)
 	}
 	return nil
+}
+
+// Limits bound the cost of one image. A zero field means its default; limits cannot
+// be disabled. Sizes are in bytes. The error for an image that exceeds a limit is an
+// extractor.ErrInvalid that wraps an *overlay.LimitError.
+type Limits struct {
+	// Manifest is the maximum size of a manifest or index; default 4 MiB.
+	Manifest int64
+	// Layers is the maximum number of layers; default 512.
+	Layers int
+	// Layer is the maximum compressed size of a layer; default 4 GiB.
+	Layer int64
+	// Image is the maximum compressed size of all layers; default 8 GiB.
+	Image int64
+	// Contents are the limits of the contents of layers.
+	Contents overlay.Limits
+}
+
+const (
+	mib int64 = 1 << 20
+	gib       = mib << 10
+)
+
+// withDefaults returns the limits with the defaults filled in.
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Manifest: cmp.Or(l.Manifest, 4*mib),
+		Layers:   cmp.Or(l.Layers, 512),
+		Layer:    cmp.Or(l.Layer, 4*gib),
+		Image:    cmp.Or(l.Image, 8*gib),
+		Contents: l.Contents.WithDefaults(),
+	}
+}
+
+// The locator of an image names the layer of its bundle in annotations of the manifest or, for Docker images, in labels
+// of the config. Readers of previous releases use it to stop in the middle of a layer. Registry ignores it: its result
+// must not depend on how far a layer is read.
+const (
+	// AnnotationLayer is the digest of the layer with the bundle. Lower layers
+	// are not part of the bundle.
+	AnnotationLayer = "capi-operator.openshift.io/manifests-layer"
+	// AnnotationListing is the digest of metadata.json. That file contains the
+	// digest of the manifests.
+	AnnotationListing = "capi-operator.openshift.io/manifests-listing"
+)
+
+// LocatorAnnotations returns the locator of an image with files in layer. The layout of profiles has no listing: its values are
+// empty, to disable the locator of a base image.
+func LocatorAnnotations(layer v1.Hash, files extractor.Files) map[string]string {
+	if files.Listing() == "" {
+		return map[string]string{AnnotationLayer: "", AnnotationListing: ""}
+	}
+	return map[string]string{AnnotationLayer: layer.String(), AnnotationListing: files.Listing().String()}
 }

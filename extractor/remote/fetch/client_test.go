@@ -22,6 +22,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.podman.io/image/v5/types"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/capi-installer/capi-installer/test/registry"
 	"github.com/capi-installer/capi-installer/test/registry/distribution"
@@ -369,6 +370,29 @@ func TestClient_FailsIfAllSourcesAreSilent(t *testing.T) {
 	}
 	if err == nil || strings.Count(err.Error(), "timed out") != 3 {
 		t.Errorf("got %v, want three timeouts", err)
+	}
+}
+
+// TestClient_ManyImagesBehindSilentMirrors reads as many images at once as a release has: together they wait no longer than one.
+func TestClient_ManyImagesBehindSilentMirrors(t *testing.T) {
+	s := newStage(t, 2, registry.Options{})
+	s.short()
+	for _, r := range s.mirrors {
+		r.Fail(registry.Fault{Delay: time.Minute})
+	}
+	start := time.Now()
+	var all errgroup.Group
+	for range 20 {
+		all.Go(s.pull)
+	}
+	must(t, all.Wait())
+	if took := time.Since(start) * scale; took > 60*time.Second+longTest {
+		t.Errorf("took %s, want at most 60 s", took)
+	}
+	start = time.Now()
+	must(t, s.pull()) // now the mirrors are tried last
+	if took := time.Since(start); took > s.client.Pace.Silence {
+		t.Errorf("another image took %s", took)
 	}
 }
 
