@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,29 +22,6 @@ func testBuild(t *testing.T) build {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func TestImage_IsReproducible(t *testing.T) {
-	b := testBuild(t)
-	binary := filepath.Join(t.TempDir(), "program")
-	digests := map[string]string{}
-	for _, step := range []struct{ name, content string }{{"first", "program"}, {"second", "program"}, {"other", "another"}} {
-		if err := os.WriteFile(binary, []byte(step.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		image, err := b.image(installer, binary, "arm64")
-		if err != nil {
-			t.Fatal(err)
-		}
-		digest, err := image.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		digests[step.name] = digest.String()
-	}
-	if digests["first"] != digests["second"] || digests["first"] == digests["other"] {
-		t.Errorf("digests %v", digests)
-	}
 }
 
 func TestImage_RunsAsNonRoot(t *testing.T) {

@@ -406,15 +406,3 @@ func TestComponent_Replacements(t *testing.T) {
 		}
 	}
 }
-
-func TestArchives_DependOnlyOnTheirFiles(t *testing.T) {
-	all := files{"b": {[]byte("1"), 0o644}, "a": {[]byte("2"), 0o755}}
-	at := time.Unix(1, 0).UTC()
-	for name, pack := range map[string]func(files, time.Time) ([]byte, error){"tar": packTar, "zip": packZip} {
-		first, err := pack(all, at)
-		second, again := pack(all, at)
-		if err := errors.Join(err, again); err != nil || !bytes.Equal(first, second) {
-			t.Errorf("%s: two archives differ (%v)", name, err)
-		}
-	}
-}

@@ -114,11 +114,6 @@ func (h *harness) revisions() []string {
 	return names
 }
 
-// ipam is a provider that clusters do not require.
-func ipam(version string) fixture.Synthetic {
-	return fixture.Synthetic{Name: "cluster-api-provider-ipam", Type: extractor.IPAM, Version: version}
-}
-
 // platform writes the platform of the Infrastructure object; empty removes it.
 func (h *harness) platform(platform configv1.PlatformType) {
 	h.Helper()

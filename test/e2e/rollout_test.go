@@ -59,22 +59,6 @@ func (h *harness) quiet() {
 	})
 }
 
-func TestRollout_APIServerDown(t *testing.T) {
-	h := newHarness(t)
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	p := h.startUntilDown("4.22.0", "--leader-elect")
-	time.Sleep(15 * time.Second)
-	if !p.Runs() {
-		t.Fatalf("capi-installer has ended: %v", p.Err)
-	}
-	if cluster, err := h.clusterAPI(); err != nil || cluster.Status.CurrentVersion != "" {
-		t.Fatalf("the rollout was over when the API server went down: %v\n%s", err, h.conditions())
-	}
-	h.must(h.Proxy.Up())
-	h.settled("4.22.0-1")
-	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
-}
-
 func TestProgram_SIGTERMWhileAPIServerIsDown(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))

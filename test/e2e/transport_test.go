@@ -110,9 +110,6 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 
 const transportGuard = "openshift-capi-installer-transport"
 
-// guards are the kinds of the objects that guard transport ConfigMaps.
-var guards = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-
 func guard(kind string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion("admissionregistration.k8s.io/v1")
@@ -121,77 +118,10 @@ func guard(kind string) *unstructured.Unstructured {
 	return object
 }
 
-// guarded returns a function that restores the current guards.
-func (h *harness) guarded() (restore func()) {
-	h.Helper()
-	var saved []*unstructured.Unstructured
-	for _, kind := range guards {
-		object := guard(kind)
-		h.must(h.Get(h.Context(), client.ObjectKeyFromObject(object), object))
-		object.SetResourceVersion("")
-		object.SetUID("")
-		saved = append(saved, object)
-	}
-	return func() {
-		for _, object := range saved {
-			h.must(client.IgnoreNotFound(h.Delete(context.Background(), guard(object.GetKind()))))
-			h.must(h.Create(context.Background(), object.DeepCopy()))
-		}
-		h.inForce()
-	}
-}
-
 // inForce waits until the installer uses transport ConfigMaps that are created now.
 func (h *harness) inForce() {
 	h.Helper()
 	binding := guard("ValidatingAdmissionPolicyBinding")
 	h.must(h.Get(context.Background(), client.ObjectKeyFromObject(binding), binding))
 	time.Sleep(time.Until(binding.GetCreationTimestamp().Add(4 * time.Second)))
-}
-
-// Any user can write a transport ConfigMap before the policy is in force. It is not used later either, until an administrator deletes it and
-// the cluster version operator creates it again.
-func TestTransport_OlderThanThePolicyIsIgnored(t *testing.T) {
-	h := newHarness(t)
-	operator := h.versionOperator()
-	restore := h.guarded()
-	t.Cleanup(restore)
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	h.start("4.22.0").settle("4.22.0-1", h)
-	before := h.fingerprints()
-	for _, kind := range guards {
-		h.must(h.Delete(t.Context(), guard(kind)))
-	}
-	planted := h.transported(ipam("v1.0.0"), "4.22.0", 1)[0]
-	h.eventually("the policy is not in force", func() error { return h.Create(t.Context(), planted.DeepCopy()) })
-	h.reports("VersionDegraded", "TransportUnguarded", "is missing")
-	restore()
-	h.reports("VersionDegraded", "TransportUnguarded", "before the admission policy", planted.Name, "delete them")
-	h.untouched(before)
-	h.eventually("an administrator deletes it", func() error { return h.Delete(t.Context(), planted.DeepCopy()) })
-	h.must(operator.Create(t.Context(), planted.DeepCopy()))
-	h.settled("4.22.0-2")
-}
-
-func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {
-	h := newHarness(t)
-	operator := h.versionOperator()
-	h.release(core("v1.0.0"), aws("v1.0.0"))
-	put(h, operator, h.transported(ipam("v1.0.0"), "4.22.0", 1)...)
-	h.start("4.22.0").settle("4.22.0-1", h).terminate()
-	before := h.fingerprints()
-	h.release(core("v2.0.0"), aws("v2.0.0"))
-	h.start("4.22.1")
-	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam", "of release 4.22.0")
-	h.untouched(before)
-	next := h.transported(ipam("v1.0.0"), "4.22.1", 1)[0]
-	h.must(operator.Update(t.Context(), next.DeepCopy()))
-	h.settled("4.22.1-2")
-	h.must(operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
-	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam-00", "not found")
-	put(h, operator, h.transported(ipam("v1.0.0"), "4.22.1", 1)...)
-	h.settled("4.22.1-2")
-	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
-		t.Errorf("installed: %v", names)
-	}
 }

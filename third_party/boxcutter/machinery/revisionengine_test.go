@@ -3,7 +3,6 @@
 package machinery_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,43 +79,6 @@ Phases:
 	}
 	c.edit(t, named(t, "b")[0], `{"metadata":{"annotations":{"ready":"yes"}}}`)
 	if result := reconcileRevision(t, c, rev); !result.IsComplete() || result.InTransition() || result.HasProgressed() {
-		t.Errorf("got %s", result)
-	}
-}
-
-func TestRevisionReconcile_Progressed(t *testing.T) {
-	c := newCluster(t)
-	reconcileRevision(t, c, types.NewRevisionWithOwner("two", 2, twoPhases(t), owner("two"), owners))
-	result := reconcileRevision(t, c, types.NewRevisionWithOwnerAndSiblings("one", 1, twoPhases(t), owner("one"), owners, []client.Object{owner("two")}))
-	if !result.HasProgressed() || result.InTransition() || !result.IsComplete() {
-		t.Errorf("got %s", result)
-	}
-}
-
-func TestRevisionReconcile_ValidationErrorIsResult(t *testing.T) {
-	c := newCluster(t)
-	rev := types.NewRevision("one", 1, []types.Phase{types.NewPhase("first", named(t, "a")), types.NewPhase("Second!", named(t, "a"))})
-	result := reconcileRevision(t, c, rev)
-	if result.GetValidationError() == nil || len(c.took()) > 0 {
-		t.Fatalf("got %s", result)
-	}
-	if result.IsComplete() || result.InTransition() || result.HasProgressed() {
-		t.Errorf("got %s", result)
-	}
-}
-
-func TestRevisionEngine_ErrorLeavesPhaseOut(t *testing.T) {
-	c := newCluster(t)
-	broken := errors.New("broken")
-	c.before = failOn(broken, "b")
-	rev := types.NewRevision("one", 1, []types.Phase{
-		types.NewPhase("first", named(t, "a")), types.NewPhase("second", named(t, "x", "b")), types.NewPhase("third", named(t, "c")),
-	})
-	result, err := c.revisions().Reconcile(t.Context(), rev)
-	if !errors.Is(err, broken) || err.Error() != "reconciling phase second: reconciling /v1, Kind=ConfigMap default/b: creating object: broken" {
-		t.Errorf("got %v", err)
-	}
-	if len(result.GetPhases()) != 1 || result.GetPhases()[0].GetName() != "first" || result.IsComplete() {
 		t.Errorf("got %s", result)
 	}
 }
