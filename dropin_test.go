@@ -22,9 +22,7 @@ import (
 func additionsOf(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("third_party/boxcutter/original/additions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, match := range regexp.MustCompile("(?m)^- `[a-z]+\\.(?:[A-Za-z]+Options\\.)?([A-Za-z]+)`").FindAllStringSubmatch(string(page), -1) {
 		if !strings.HasPrefix(match[1], "Set") {
@@ -70,23 +68,17 @@ func usesOf(t *testing.T, tree fs.FS) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return uses
 }
 
 func usesIn(t *testing.T, tree fs.FS, name string) []string {
 	t.Helper()
 	source, err := fs.ReadFile(tree, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool {
 		return strings.HasPrefix(spec.Path.Value, `"pkg.package-operator.run/boxcutter`)
 	}) {
@@ -101,4 +93,12 @@ func usesIn(t *testing.T, tree fs.FS, name string) []string {
 		}
 	}
 	return uses
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

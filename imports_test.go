@@ -104,9 +104,7 @@ func TestFences_NameExistingFolders(t *testing.T) {
 // the container. gRPC links html/template.
 func TestProgram_LinksOnlyUsedMethods(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/capi-installer").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range strings.Fields(string(out)) {
 		if name == "html/template" || name == "google.golang.org/grpc" {
 			t.Errorf("capi-installer links %s", name)
@@ -134,9 +132,7 @@ func TestPackages_HaveOneConcept(t *testing.T) {
 
 func TestDoc_DescribesEveryLayer(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for folder := range layers {
 		if !bytes.Contains(doc, []byte("//   - "+folder)) {
 			t.Errorf("doc.go does not describe %s", folder)
@@ -178,17 +174,13 @@ func walkSources(t *testing.T, tree fs.FS, visit func(name string, source []byte
 		visit(name, source)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func violationsOf(t *testing.T, name string, source []byte) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder := path.Dir(name)
 	if _, known := layers[layer(folder)]; !known {
 		return []string{name + " is in a folder without a layer"}

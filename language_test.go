@@ -81,9 +81,7 @@ var allowedFiles = map[string]string{
 func TestLanguage(t *testing.T) {
 	t.Parallel()
 	folders, err := readText(os.DirFS("."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range slices.Sorted(maps.Keys(folders)) {
 		folder := folders[name]
 		switch {
@@ -137,9 +135,7 @@ func TestLanguage_FindsPlantedViolations(t *testing.T) {
 		`manifests/a.yaml:1: "whoever": name the actor`,
 	}
 	folders, err := readText(planted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, name := range slices.Sorted(maps.Keys(folders)) {
 		got = append(got, folders[name].violations()...)

@@ -33,9 +33,7 @@ func TestMain(m *testing.M) { controlplane.Main(m) }
 func objects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := manifests.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return objects
 }
 
@@ -48,17 +46,11 @@ func install(t *testing.T) (admin, installer client.Client) {
 		t.Fatal(err)
 	}
 	admin, err := client.New(cluster.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, err := fixture.InstallerConfig(t.Context(), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	installer, err = client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return admin, installer
 }
 
@@ -68,9 +60,7 @@ func TestPermissions_NoWildcardAndFewSecrets(t *testing.T) {
 			continue
 		}
 		role := &rbacv1.ClusterRole{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role))
 		for _, rule := range role.Rules {
 			if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Verbs, "*") {
 				t.Errorf("%s %s: a wildcard in %v", object.GetKind(), object.GetName(), rule)
@@ -114,29 +104,19 @@ func TestPermissions_InstallerMayEscalate(t *testing.T) {
 	role := &rbacv1.ClusterRole{}
 	role.Name = "test-provider"
 	role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
-	if err := installer.Create(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	if err := installer.Delete(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	must(t, installer.Create(t.Context(), role))
+	must(t, installer.Delete(t.Context(), role))
 }
 
 func TestKustomization_ListsEveryFile(t *testing.T) {
 	content, err := os.ReadFile("kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var kustomization struct {
 		Resources []string `json:"resources"`
 	}
-	if err := yaml.Unmarshal(content, &kustomization); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(content, &kustomization))
 	files, err := filepath.Glob("0000_30_*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files = slices.DeleteFunc(files, func(name string) bool {
 		return strings.HasSuffix(name, "_tombstones.yaml") || strings.HasSuffix(name, "_clusterapi.yaml")
 	})
@@ -150,23 +130,15 @@ var placeholder = regexp.MustCompile(`registry\.ci\.openshift\.org/[a-z:-]+`)
 
 func TestImageReferences_ListEveryImage(t *testing.T) {
 	references, err := os.ReadFile("image-references")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob("*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	components, err := filepath.Glob("components/*/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	images := 0
 	for _, file := range append(files, components...) {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, image := range placeholder.FindAllString(string(content), -1) {
 			images++
 			if !strings.Contains(string(references), `"`+image+`"`) {
@@ -184,9 +156,7 @@ func TestImageReferences_ListEveryImage(t *testing.T) {
 func TestREADME_KubectlExamplesWork(t *testing.T) {
 	admin, _ := install(t)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-installer"}}
-	if err := admin.Delete(t.Context(), deployment); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Delete(t.Context(), deployment))
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), deployment) })
 	t.Cleanup(func() { // two installations in a cluster exclude each other
 		_, err := controlplane.Shared(t).Kubectl(context.Background(), "delete", "-k", "../deploy/kubernetes", "--ignore-not-found", "--selector=app.kubernetes.io/component!=namespace", "--timeout=1m")
@@ -195,14 +165,10 @@ func TestREADME_KubectlExamplesWork(t *testing.T) {
 		}
 	})
 	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	binary := controlplane.Binary(t)
 	path := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(path, "kubectl")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(binary, filepath.Join(path, "kubectl")))
 	examples := 0
 	for line := range strings.Lines(string(readme)) {
 		if !strings.HasPrefix(line, "kubectl ") || strings.HasPrefix(line, "kubectl capi-manifests ") { // the plugin's tests run the latter
@@ -218,5 +184,13 @@ func TestREADME_KubectlExamplesWork(t *testing.T) {
 	}
 	if examples < 8 {
 		t.Errorf("README.md has %d examples of kubectl", examples)
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

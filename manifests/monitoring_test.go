@@ -64,9 +64,7 @@ type prometheusRule struct {
 func readStrictly(t *testing.T, name string, into any) {
 	t.Helper()
 	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := yaml.UnmarshalStrict(content, into); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -94,13 +92,9 @@ func TestServiceMonitor_SelectsTheMetricsService(t *testing.T) {
 			continue
 		}
 		service := &corev1.Service{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service))
 		selector, err := v1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !selector.Matches(labels.Set(service.Labels)) || !slices.Contains(monitor.Spec.NamespaceSelector.MatchNames, service.Namespace) {
 			t.Errorf("it does not select Service %s/%s", service.Namespace, service.Name)
 		}
@@ -130,9 +124,7 @@ func TestAlerts_CompleteWithRunbook(t *testing.T) {
 		}
 	}
 	runbooks, err := filepath.Glob("../docs/runbooks/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range runbooks {
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		if !documented[name] {
@@ -140,9 +132,7 @@ func TestAlerts_CompleteWithRunbook(t *testing.T) {
 		}
 		delete(documented, name)
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, part := range []string{"# " + name + "\n", "## Impact\n", "## Diagnosis\n", "## Mitigation\n"} {
 			if !strings.Contains(string(content), part) {
 				t.Errorf("%s has no %q", file, part)
@@ -158,9 +148,7 @@ func TestAlerts_CompleteWithRunbook(t *testing.T) {
 // docs/metrics.md with the metrics that the program serves.
 func TestAlerts_MetricsAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	used := 0
 	for _, alert := range alerts(t) {
 		for _, name := range regexp.MustCompile(`\b[a-z_]+_[a-z_]+\b`).FindAllString(withoutStrings(alert.Expr), -1) {

@@ -63,14 +63,10 @@ func denied(t *testing.T, want string, attempt func() error) {
 func TestPolicy_OnlyTheInstallerDeletesManagedCRDs(t *testing.T) {
 	admin, installer := install(t)
 	managed := crd("keeps", true)
-	if err := installer.Create(t.Context(), managed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, installer.Create(t.Context(), managed))
 	denied(t, "would delete every Tkeeps in the cluster", func() error { return admin.Delete(t.Context(), managed, client.DryRunAll) })
 	other := crd("others", false)
-	if err := admin.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Create(t.Context(), other))
 	if err := admin.Delete(t.Context(), other); err != nil {
 		t.Errorf("a CRD that is not managed cannot be deleted: %v", err)
 	}
@@ -82,9 +78,7 @@ func TestPolicy_OnlyTheInstallerDeletesManagedCRDs(t *testing.T) {
 func TestPolicy_OnlyTheInstallerWritesBookkeeping(t *testing.T) {
 	admin, installer := install(t)
 	managed := crd("books", true)
-	if err := installer.Create(t.Context(), managed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, installer.Create(t.Context(), managed))
 	t.Cleanup(func() { _ = installer.Delete(context.Background(), managed) })
 	const want = "only the Cluster API installer writes"
 	edit := func(metadata string, options ...client.PatchOption) error {
@@ -110,9 +104,7 @@ func as(t *testing.T, user string) client.Client {
 		config.Impersonate.Groups = append(config.Impersonate.Groups, "system:serviceaccounts", "system:serviceaccounts:"+parts[2])
 	}
 	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -145,9 +137,7 @@ func grant(t *testing.T, admin client.Client) {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: test.rules}
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}, Subjects: test.subjects}
 		for _, object := range []client.Object{role, binding} {
-			if err := client.IgnoreAlreadyExists(admin.Create(t.Context(), object)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), object)))
 		}
 	}
 }
@@ -210,9 +200,7 @@ func TestPolicy_InputsOfTheInstaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			input.SetNamespace(v1alpha1.OpenShiftNamespaces.Operator)
-			if err := client.IgnoreAlreadyExists(admin.Create(t.Context(), input)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), input)))
 			expect(t, input, "the permission to update ClusterAPI", installerUser, alice, collectorUser, serviceCAUser, "system:kube-controller-manager")
 		})
 	}
@@ -231,9 +219,7 @@ func TestPolicy_InputsOfTheInstaller(t *testing.T) {
 func certificateOf(t *testing.T, admin client.Client) client.Object {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-lifecycle-hooks"}}
-	if err := client.IgnoreAlreadyExists(admin.Create(t.Context(), secret)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), secret)))
 	return secret
 }
 
@@ -241,15 +227,11 @@ func TestPolicy_TransportConfigMaps(t *testing.T) {
 	admin, _ := install(t)
 	grant(t, admin)
 	marked := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Name: "marked", Labels: map[string]string{configmap.BundleLabel: "aws"}}}
-	if err := as(t, versionOperatorUser).Create(t.Context(), marked); err != nil {
-		t.Fatal(err)
-	}
+	must(t, as(t, versionOperatorUser).Create(t.Context(), marked))
 	t.Cleanup(func() { _ = as(t, versionOperatorUser).Delete(context.Background(), marked) })
 	expect(t, marked, "only the cluster version operator writes", versionOperatorUser, collectorUser, "system:kube-controller-manager", alice+" delete")
 	plain := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: marked.Namespace, Name: "plain"}}
-	if err := admin.Create(t.Context(), plain); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Create(t.Context(), plain))
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), plain) })
 	for object, label := range map[client.Object]string{plain: `"aws"`, marked: "null"} {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"`+configmap.BundleLabel+`": `+label+`}}}`))
@@ -281,9 +263,7 @@ func TestPolicy_Marks(t *testing.T) {
 		"NetworkPolicy": &networkingv1.NetworkPolicy{ObjectMeta: meta}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{ObjectMeta: meta},
 		"ConfigMap": &corev1.ConfigMap{ObjectMeta: meta}, "Secret": &corev1.Secret{ObjectMeta: meta}, "Deployment": deployment,
 	} {
-		if err := as(t, mallory).Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, as(t, mallory).Create(t.Context(), object))
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), object) })
 		for name, forgery := range forgeries {
 			t.Run(kind+", "+name, func(t *testing.T) {
@@ -331,9 +311,7 @@ func TestPolicy_MarksDoNotStopTheControlPlane(t *testing.T) {
 		&appsv1.DaemonSet{ObjectMeta: marks, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}},
 		&corev1.Service{ObjectMeta: marks, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 443}}}},
 	} {
-		if err := installer.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, installer.Create(t.Context(), object))
 		t.Cleanup(func() { _ = installer.Delete(context.Background(), object) })
 	}
 	for _, list := range []client.ObjectList{&appsv1.ReplicaSetList{}, &appsv1.ControllerRevisionList{}} {

@@ -19,9 +19,7 @@ type predecessorObject struct{ name, owner, role string }
 func predecessorObjects(t *testing.T) []predecessorObject {
 	t.Helper()
 	content, err := os.ReadFile("../docs/maintainers/openshift-objects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var rows []predecessorObject
 	for _, match := range regexp.MustCompile(`(?m)^\| ([A-Z]\S+ \S+) \| (.+?) \| (.*?) ?\|$`).FindAllStringSubmatch(string(content), -1) {
 		rows = append(rows, predecessorObject{match[1], match[2], match[3]})
@@ -37,9 +35,7 @@ func predecessorObjects(t *testing.T) []predecessorObject {
 func TestPredecessorObjects_HaveAnOwner(t *testing.T) {
 	shipped, deleted := identitySet(fileObjects(t, "0000_*.yaml")), map[string]bool{}
 	tombstones, err := manifests.Tombstones()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name := range identitySet(tombstones) {
 		deleted[name] = true
 		delete(shipped, name)
@@ -71,9 +67,7 @@ func identitySet(objects []*unstructured.Unstructured) map[string]bool {
 func TestBindings_OnlyOfTheOwnAccount(t *testing.T) {
 	tombstoned := map[string]bool{}
 	tombstones, err := manifests.Tombstones()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, object := range tombstones {
 		tombstoned[named(object)] = true
 	}

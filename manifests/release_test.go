@@ -73,9 +73,7 @@ func fileObjects(t *testing.T, pattern string) []*unstructured.Unstructured {
 	var found []*unstructured.Unstructured
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found = append(found, decodeAll(t, content)...)
 	}
 	return found
@@ -84,9 +82,7 @@ func fileObjects(t *testing.T, pattern string) []*unstructured.Unstructured {
 func decodeAll(t *testing.T, content []byte) []*unstructured.Unstructured {
 	t.Helper()
 	found, err := yamldoc.Objects(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -212,17 +208,13 @@ func withComponent(t *testing.T, base, component string) []*unstructured.Unstruc
 		if err == nil {
 			from[i], err = filepath.Rel(folder, absolute)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	text := "resources: [" + from[0] + "]\ncomponents: [" + from[1] + "]\n"
 	if filepath.Base(component) == "namespaces" { // its input is required
 		text += "configMapGenerator: [{name: capi-installer-namespaces, literals: [installer=capi-installer-system, providers=capi-system]}]\n"
 	}
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600))
 	return built(t, folder)
 }
 
@@ -230,12 +222,8 @@ func withComponent(t *testing.T, base, component string) []*unstructured.Unstruc
 func built(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := result.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return decodeAll(t, content)
 }

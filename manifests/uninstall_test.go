@@ -46,9 +46,7 @@ func kustomizations(t *testing.T) (bases, components []string) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if len(bases) < 3 || len(components) < 2 {
 		t.Fatalf("kustomizations %v, components %v", bases, components)
@@ -89,14 +87,10 @@ func ownObject(o *unstructured.Unstructured) bool {
 // TestDocuments_DeleteNoNamespace: a namespace contains objects of users.
 func TestDocuments_DeleteNoNamespace(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, page := range append(pages, "../README.md") {
 		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(string(content)) {
 			words := strings.Fields(line)
 			if len(words) > 2 && words[0] == "kubectl" && words[1] == "delete" && (strings.HasPrefix(words[2], "namespace") || words[2] == "ns") {

@@ -36,9 +36,7 @@ var definitions = []definition{
 func (d definition) text(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(d.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d.file != "krew.yaml" {
 		return string(content)
 	}
@@ -47,13 +45,9 @@ func (d definition) text(t *testing.T) string {
 		return "uri: " + strings.ReplaceAll(uri, "{{ .TagName }}", tag) + "\n    sha256: " + strings.Repeat("a", 64)
 	}}
 	parsed, err := template.New(d.file).Funcs(functions).Parse(string(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out strings.Builder
-	if err := parsed.Execute(&out, map[string]string{"TagName": "v1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, parsed.Execute(&out, map[string]string{"TagName": "v1.0.0"}))
 	return out.String()
 }
 
@@ -83,9 +77,7 @@ func compiledSchema(t *testing.T, name string) *jsonschema.Schema {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	schema, err := compiler.Compile(filepath.Join("testdata", "schema", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return schema
 }
 
@@ -198,9 +190,7 @@ type hook struct {
 
 func hooks(t *testing.T) (all []hook) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(definitions[2].text(t)), &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(definitions[2].text(t)), &all))
 	return all
 }
 
@@ -221,17 +211,11 @@ func TestAction_RunsItsSteps(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(data, &action)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir, temp := t.TempDir(), t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "config", "default"), os.DirFS("../../cmd/capi-manifests/testdata/providers/example")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(filepath.Join(dir, "config", "default"), os.DirFS("../../cmd/capi-manifests/testdata/providers/example")))
 	t.Setenv("GITHUB_ACTION_PATH", own)
 	t.Setenv("RUNNER_TEMP", temp)
 	inputs := strings.NewReplacer("${{ inputs.source }}", "config/default", "${{ inputs.platform }}", "AWS", "${{ inputs.severity }}", "info",
@@ -298,5 +282,13 @@ func TestKrew_InstallsTheNameThatKubectlLooksUp(t *testing.T) {
 		if bin := platform.(map[string]any)["bin"].(string); strings.TrimSuffix(bin, ".exe") != name {
 			t.Errorf("the archive has %v, want %s", bin, name)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -26,9 +26,7 @@ func TestGenerate_FilesAreCommitted(t *testing.T) { generated.Committed(t, gener
 // TestInstallation_HasNothingOfOpenShift walks all text except the installer's own API group and names that the program uses.
 func TestInstallation_HasNothingOfOpenShift(t *testing.T) {
 	objects, err := installation(v1alpha1.KubernetesNamespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range objects {
 		if object.IsCRD(o) {
 			continue // its descriptions mention OpenShift
@@ -62,9 +60,7 @@ func texts(value any) (all []string) {
 
 func TestInstallation_RunsOnAnyNode(t *testing.T) {
 	objects, err := installation(v1alpha1.Namespaces{Operator: "a", Operand: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespaces := map[string]bool{}
 	for _, o := range objects {
 		if o.GetKind() != "Deployment" {
@@ -88,9 +84,7 @@ func TestInstallation_RunsOnAnyNode(t *testing.T) {
 // The program reads its pod's identity from the environment: without it, a restarted container waits for its own lease.
 func TestInstallation_KeepsTheEnvironment(t *testing.T) {
 	objects, err := installation(v1alpha1.Namespaces{Operator: "a", Operand: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range objects {
 		if o.GetKind() != "Deployment" {
 			continue
@@ -110,13 +104,9 @@ func TestInstallation_KeepsTheEnvironment(t *testing.T) {
 // that can be in it.
 func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
 	want, err := installation(v1alpha1.Namespaces{Operator: "my-installer", Operand: "my-providers"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, text, _ := strings.Cut(string(page), "### Other namespaces")
 	_, text, _ = strings.Cut(text, "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
@@ -124,9 +114,7 @@ func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
 		"resources: [capi-installer/deploy/kubernetes, capi-installer/deploy/monitoring, more]\n"
 	folder := t.TempDir()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if root, err = filepath.Rel(folder, root); err != nil {
 		t.Fatal(err)
 	}
@@ -137,25 +125,17 @@ func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
 		file := filepath.Join(folder, name)
 		base, _ := filepath.Rel(filepath.Dir(name), ".")
 		text = strings.ReplaceAll(text, "capi-installer/deploy", filepath.Join(base, root, "deploy"))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)))
 	}
 	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rendered, err := result.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if old := regexp.MustCompile(`.*\b(capi-installer-system|capi-system|capi-installer-namespaces)\b.*`).FindAllString(string(rendered), -1); len(old) > 0 {
 		t.Errorf("lines with the former names:\n%s", strings.Join(old, "\n"))
 	}
 	objects, err := yamldoc.Objects(rendered)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
 		got[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o
@@ -168,5 +148,13 @@ func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
 		} else if got[name] == nil || !cmp.Equal(o.Object, got[name].Object) {
 			t.Errorf("%s differs: %s", name, cmp.Diff(o, got[name]))
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,9 +13,7 @@ import (
 
 func TestParse(t *testing.T) {
 	m, err := parse("description: a bug\ntest: ./install -run TestX\ndiff --git a/x b/x\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := mutant{description: "a bug", test: []string{"./install", "-run", "TestX"}, patch: "diff --git a/x b/x\n"}
 	if diff := cmp.Diff(want, m, cmp.AllowUnexported(mutant{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -37,9 +35,7 @@ func TestTable(t *testing.T) {
 // TestPatches_AreComplete checks the headers of the patches of the project.
 func TestPatches_AreComplete(t *testing.T) {
 	mutants, err := read("../../test/mutants")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range mutants {
 		if !strings.Contains(m.patch, "\n+++ b/") || !strings.HasPrefix(m.test[0], "./") {
 			t.Errorf("%s has no diff or no package to test", m.name)
@@ -53,9 +49,7 @@ var patchedFile = regexp.MustCompile(`(?m)^\+\+\+ b/(.+)$`)
 // follow the change.
 func TestPatches_Apply(t *testing.T) {
 	mutants, err := read("../../test/mutants")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range mutants {
 		// The go command does not know what git reads: without this it repeats a cached result after a change.
 		for _, match := range patchedFile.FindAllStringSubmatch(m.patch, -1) {
@@ -72,16 +66,20 @@ func TestPatches_Apply(t *testing.T) {
 // TestTable_HasEveryPatch fails until make mutants has run with a new patch.
 func TestTable_HasEveryPatch(t *testing.T) {
 	mutants, err := read("../../test/mutants")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := os.ReadFile("../../docs/maintainers/mutants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range mutants {
 		if !strings.Contains(string(page), "| "+m.description+" | `Test") {
 			t.Errorf("docs/maintainers/mutants.md lacks %q as a bug that a test finds; run make mutants", m.description)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

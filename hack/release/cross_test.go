@@ -21,9 +21,7 @@ func TestPrograms_TypeCheckOnOtherSystems(t *testing.T) {
 		t.Skip("reads the sources of all dependencies")
 	}
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, system := range []string{"windows", "darwin"} {
 		t.Run(system, func(t *testing.T) {
 			loaded, err := packages.Load(&packages.Config{
@@ -38,9 +36,7 @@ func TestPrograms_TypeCheckOnOtherSystems(t *testing.T) {
 					return file, err
 				},
 			}, "./cmd/...")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			checked, own := 0, 0
 			packages.Visit(loaded, nil, func(p *packages.Package) {
 				checked++

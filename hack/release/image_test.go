@@ -18,22 +18,16 @@ import (
 func testBuild(t *testing.T) build {
 	t.Helper()
 	b := build{root: "../..", output: t.TempDir(), version: "v0.1.0", repository: "quay.io/example/capi-installer", bin: t.TempDir(), platforms: []platform{own()}}
-	if err := b.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.prepare(t.Context()))
 	return b
 }
 
 func TestImage_RunsAsNonRoot(t *testing.T) {
 	b := testBuild(t)
 	image, err := b.image(installer, os.Args[0], "arm64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if config.Config.User != "65532:65532" || config.OS != "linux" || config.Architecture != "arm64" || !config.Created.Equal(b.created) {
 		t.Errorf("user %q on %q/%q of %s", config.Config.User, config.OS, config.Architecture, config.Created)
 	}
@@ -51,17 +45,13 @@ func TestImage_RunsAsNonRoot(t *testing.T) {
 // empty blocks at its end. Go's own reader does not need them.
 func TestImage_LayerEndsWithTheEndOfAnArchive(t *testing.T) {
 	image, err := testBuild(t).image(installer, os.Args[0], "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, %v", len(layers), err)
 	}
 	reader, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reader.Close()
 	files := map[string]fs.FileMode{}
 	archive := tar.NewReader(reader)
@@ -70,9 +60,7 @@ func TestImage_LayerEndsWithTheEndOfAnArchive(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[header.Name] = header.FileInfo().Mode().Perm()
 		if header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.ModTime.Unix() != 0 {
 			t.Errorf("%s has owner %d:%d (%s) and time %s", header.Name, header.Uid, header.Gid, header.Uname, header.ModTime)
@@ -82,9 +70,7 @@ func TestImage_LayerEndsWithTheEndOfAnArchive(t *testing.T) {
 		t.Errorf("modes %v", files)
 	}
 	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer content.Close()
 	all, err := io.ReadAll(content)
 	if end := make([]byte, 1024); err != nil || len(all)%512 != 0 || !bytes.HasSuffix(all, end) {

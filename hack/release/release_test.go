@@ -50,9 +50,7 @@ func TestRelease_IsReproducible(t *testing.T) {
 		first.platforms, second.platforms = allPlatforms, allPlatforms
 	}
 	for _, b := range []build{first, second} {
-		if err := b.release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.release(t.Context()))
 	}
 	if diff := cmp.Diff(read(t, first.output, "SHA256SUMS"), read(t, second.output, "SHA256SUMS")); diff != "" {
 		t.Errorf("the second build differs:\n%s", diff)
@@ -84,9 +82,7 @@ func TestRelease_IsReproducible(t *testing.T) {
 func checkBill(t *testing.T, b build, name string, platforms []platform) {
 	t.Helper()
 	bom := cyclonedx.BOM{}
-	if err := cyclonedx.NewBOMDecoder(strings.NewReader(read(t, b.output, name)), cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cyclonedx.NewBOMDecoder(strings.NewReader(read(t, b.output, name)), cyclonedx.BOMFileFormatJSON).Decode(&bom))
 	listed := map[string]cyclonedx.Component{}
 	for _, component := range *bom.Components {
 		listed[component.Name] = component
@@ -96,13 +92,9 @@ func checkBill(t *testing.T, b build, name string, platforms []platform) {
 	}
 	for _, p := range platforms {
 		program, err := b.program(t.Context(), strings.TrimSuffix(name, ".cdx.json"), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		info, err := buildinfo.ReadFile(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, module := range append(info.Deps, &debug.Module{Path: "std", Version: info.GoVersion}) {
 			if version := listed[module.Path].Version; version != module.Version && module.Replace == nil {
 				t.Errorf("%s: %s has version %q, and the program for %s %s", name, module.Path, version, p, module.Version)
@@ -117,16 +109,12 @@ func checkBill(t *testing.T, b build, name string, platforms []platform) {
 // Settings of Go in the environment or in its file that change programs do not reach a build; places of files do.
 func TestEnvironment_OmitsSettingsThatChangePrograms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "env")
-	if err := os.WriteFile(file, []byte("GOAMD64=v3\nGOPRIVATE=example.com\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("GOAMD64=v3\nGOPRIVATE=example.com\n"), 0o600))
 	for name, value := range map[string]string{"GOENV": file, "GOARM64": "v9.0", "GOEXPERIMENT": "nosynchashtriemap", "GOWORK": "/work", "GOFLAGS": "-race", "CGO_CFLAGS": "-O0", "GOCACHE": "/cache"} {
 		t.Setenv(name, value)
 	}
 	got, err := environment(t.Context(), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, variable := range got {
 		name, _, _ := strings.Cut(variable, "=")
 		if slices.Contains([]string{"GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFLAGS", "CGO_CFLAGS"}, name) {
@@ -160,9 +148,7 @@ func TestCheckSource_VersionAndChanges(t *testing.T) {
 			t.Errorf("%s: %q, want %q", version, got, want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "new.go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(root, "new.go"), nil, 0o600))
 	if got := check("v0.1.0"); !strings.Contains(got, "uncommitted changes") || !strings.Contains(got, "new.go") {
 		t.Errorf("with a new file: %q", got)
 	}
@@ -171,9 +157,7 @@ func TestCheckSource_VersionAndChanges(t *testing.T) {
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -184,40 +168,28 @@ func unpack(t *testing.T, archive, dir string) (names []string) {
 		names = append(names, name)
 		data, err := io.ReadAll(content)
 		file := filepath.Join(dir, name)
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, mode)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, mode)))
 	}
 	content, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if filepath.Ext(archive) == ".zip" {
 		reader, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range reader.File {
 			r, err := f.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			add(f.Name, f.Mode(), r)
 		}
 		return names
 	}
 	decompressed, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for reader := tar.NewReader(decompressed); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			return names
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		add(header.Name, header.FileInfo().Mode(), reader)
 	}
 }
@@ -244,18 +216,12 @@ func checkArchive(t *testing.T, b build, p platform) {
 func checkImage(t *testing.T, b build) {
 	t.Helper()
 	entry, err := ocilayout.Read(filepath.Join(b.output, "capi-installer-image.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	index := entry.(v1.ImageIndex)
 	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var architectures []string
 	for _, m := range manifest.Manifests {
 		architectures = append(architectures, m.Platform.Architecture)
@@ -283,9 +249,7 @@ func checkKrew(t *testing.T, b build) {
 			Platforms []struct{ URI, Sha256 string }
 		}
 	}
-	if err := yaml.Unmarshal([]byte(read(t, b.output, "capi-manifests.krew.yaml")), &plugin); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, b.output, "capi-manifests.krew.yaml")), &plugin))
 	found := 0
 	for _, p := range plugin.Spec.Platforms {
 		sum, err := b.sum(filepath.Base(p.URI))
@@ -305,42 +269,30 @@ func TestManifests_InstallAsSingleFiles(t *testing.T) {
 	b, ctx := testBuild(t), t.Context()
 	image := b.repository + "@" + digest.FromString("image").String()
 	bed, err := installation.New(cluster, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = bed.Close() })
 	bed.ImagesJSON = filepath.Join(b.output, "images.json")
 	core := fixture.Synthetic{Name: "cluster-api", Type: extractor.Core, Namespace: v1alpha1.KubernetesNamespaces.Operand}
 	images, err := bed.Push(core.Bundle())
-	if err := errors.Join(err, b.writeManifests(image), bed.WriteImages(images)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, b.writeManifests(image), bed.WriteImages(images)))
 	kubectl(t, cluster, b.output, section(read(t, "../../docs", "install.md"), "### With a single file"))
 
 	deployment := &appsv1.Deployment{}
-	if err := bed.Admin.Get(ctx, client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "capi-installer"}, deployment); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bed.Admin.Get(ctx, client.ObjectKey{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: "capi-installer"}, deployment))
 	container := deployment.Spec.Template.Spec.Containers[0]
 	if container.Image != image {
 		t.Errorf("image %s, want %s", container.Image, image)
 	}
 	program, err := b.program(ctx, "capi-installer", own())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kubeconfig, err := cluster.ServiceAccount(ctx, deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	arguments := []string{"--kubeconfig=" + kubeconfig, "--platform=None", "--release-version=1.0.0"}
 	for _, argument := range container.Args {
 		arguments = append(arguments, strings.NewReplacer("/etc/capi-installer/", b.output+"/", "/var/cache/capi-installer", bed.Cache).Replace(argument))
 	}
 	p, err := installation.Launch(program, []string{"HOME=" + t.TempDir()}, nil, arguments...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Kill)
 	err = installation.Wait(2*time.Minute, "the provider is installed", func() int64 { return 0 }, func() error { return bed.Unsettled(ctx, "1.0.0-1") })
 	if err != nil {
@@ -377,12 +329,8 @@ func TestSection_OfTheVersion(t *testing.T) {
 func TestNotes_LinksWorkElsewhere(t *testing.T) {
 	b := build{root: t.TempDir(), output: t.TempDir(), version: "v0.1.0"}
 	const text = "## [Unreleased]\n\n- [a](docs/a.md#b), [c](https://example.com/c)\n"
-	if err := os.WriteFile(filepath.Join(b.root, "CHANGELOG.md"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.writeNotes(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(b.root, "CHANGELOG.md"), []byte(text), 0o600))
+	must(t, b.writeNotes())
 	want := "# v0.1.0\n\n- [a](https://github.com/capi-installer/capi-installer/blob/v0.1.0/docs/a.md#b), [c](https://example.com/c)\n"
 	if diff := cmp.Diff(want, read(t, b.output, "release-notes.md")); diff != "" {
 		t.Error(diff)
@@ -404,5 +352,13 @@ func TestComponent_Replacements(t *testing.T) {
 		if got := (build{version: "v0.1.0"}).component(&test.module); got.Version != test.version || got.PackageURL != test.purl {
 			t.Errorf("%s: %s %s, want %s %s", test.module.Path, got.Version, got.PackageURL, test.version, test.purl)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

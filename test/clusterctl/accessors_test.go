@@ -123,9 +123,7 @@ func errorsWith(t *testing.T, a accessor, version string, schema any) (count int
 				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": root}}},
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		manifests = append(append(manifests, crd...), "\n---\n"...)
 	}
 	for _, f := range contract.Check(extractor.Bundle{Manifests: manifests}, rules.All()) {
@@ -140,17 +138,13 @@ func errorsWith(t *testing.T, a accessor, version string, schema any) (count int
 func accessors(t *testing.T) (all []accessor) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(sourceOfClusterAPI(t), "internal", "contract", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, declaration := range file.Decls {
 			if method, is := declaration.(*ast.FuncDecl); is && method.Recv != nil {
 				all = append(all, accessorsIn(method)...)

@@ -53,13 +53,9 @@ func startCoreServer(t *testing.T) *coreServer {
 		t.Fatal(err)
 	}
 	serving, caBundle, err := certificate.NewServing(time.Now().Add(24*time.Hour), webhookService.Name+"."+webhookService.Namespace+".svc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	crds, configurations := c.objects(base64.StdEncoding.EncodeToString(caBundle))
-	if err := fixture.InstallCRDs(t.Context(), c.controlPlane.Config, crds); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fixture.InstallCRDs(t.Context(), c.controlPlane.Config, crds))
 	certificate := map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key}
 	c.controlPlane.Route(webhookService, fixture.ServeCoreWebhooks(t, c.controlPlane.Kubeconfig, certificate, "--feature-gates=ClusterTopology=true,RuntimeSDK=true"))
 	for _, o := range configurations {

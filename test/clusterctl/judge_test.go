@@ -93,30 +93,20 @@ func TestClusterctl_JudgesReleases(t *testing.T) {
 func verdictOfClusterctl(t *testing.T, text, metadata string) error {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "infrastructure-example", "v1.0.0")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o700))
 	for name, content := range map[string]string{"infrastructure-components.yaml": text, "metadata.yaml": metadata} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	reader := config.NewMemoryReader()
-	if err := reader.Init(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Init(t.Context(), ""))
 	reader.Set("FEATURE", "true")
 	if _, err := reader.AddProvider("example", v1alpha3.InfrastructureProviderType, "file://"+filepath.Join(dir, "infrastructure-components.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	configured, err := config.New(t.Context(), "", config.InjectReader(reader))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	provider, err := configured.Providers().Get("example", v1alpha3.InfrastructureProviderType)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client, err := repository.New(t.Context(), provider, configured)
 	if err != nil {
 		return err

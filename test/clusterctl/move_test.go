@@ -32,33 +32,23 @@ func TestMove_FindsTheObjectsOfACluster(t *testing.T) {
 	controlPlane := controlplane.Fresh(t)
 	installCRDs(t, controlPlane)
 	admin, err := client.New(controlPlane.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	owner := create(t, admin, "cluster.x-k8s.io/v1beta2", "Cluster", "demo", nil, map[string]any{"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevCluster", "name": "demo"}})
 	provisioned := []byte(`{"status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}, "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
-	if err := admin.Status().Patch(t.Context(), owner, client.RawPatch("application/merge-patch+json", provisioned)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Status().Patch(t.Context(), owner, client.RawPatch("application/merge-patch+json", provisioned)))
 	create(t, admin, "infrastructure.cluster.x-k8s.io/v1beta2", "DevCluster", "demo", owner, map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}})
 	create(t, admin, "v1", "Secret", "demo-kubeconfig", owner, nil)
 
 	configuration, err := config.New(t.Context(), "", config.InjectReader(config.NewMemoryReader()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	backup := t.TempDir()
 	mover := cluster.New(cluster.Kubeconfig{Path: controlPlane.Kubeconfig}, configuration)
 	if err := mover.ProviderInventory().EnsureCustomResourceDefinitions(t.Context()); err != nil { // as every command of clusterctl does
 		t.Fatal(err)
 	}
-	if err := mover.ObjectMover().ToDirectory(t.Context(), "default", backup); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mover.ObjectMover().ToDirectory(t.Context(), "default", backup))
 	entries, err := os.ReadDir(backup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{"Cluster_", "DevCluster_", "Secret_"} {
 		if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), want) }) {
 			t.Errorf("the backup has no file %s*: %v", want, entries)
@@ -72,9 +62,7 @@ func installCRDs(t *testing.T, controlPlane *controlplane.Cluster) {
 	var crds []*unstructured.Unstructured
 	for _, manifests := range manifestsOf(t, "cluster-api", "cluster-api-provider-docker") {
 		objects, err := yamldoc.Objects(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, o := range objects {
 			if object.GroupKind(o) == object.CustomResourceDefinition {
 				unstructured.RemoveNestedField(o.Object, "spec", "conversion") // no webhook runs here
@@ -82,9 +70,7 @@ func installCRDs(t *testing.T, controlPlane *controlplane.Cluster) {
 			}
 		}
 	}
-	if err := fixture.InstallCRDs(t.Context(), controlPlane.Config, crds); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fixture.InstallCRDs(t.Context(), controlPlane.Config, crds))
 }
 
 // manifestsOf iterates over the real providers with these names, by default all, and their manifests, as generate adapts them to any Kubernetes
@@ -93,22 +79,16 @@ func manifestsOf(t *testing.T, names ...string) iter.Seq2[fixture.Provider, []by
 	t.Helper()
 	folder := t.TempDir()
 	providers, err := fixture.Providers(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	docker, err := fixture.DockerProvider(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func(yield func(fixture.Provider, []byte) bool) {
 		for _, provider := range append(providers, docker) {
 			if len(names) > 0 && !slices.Contains(names, provider.Name) {
 				continue
 			}
 			bundle, err := bundles.Of(provider, transform.Options{Profile: extractor.Kubernetes})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !yield(provider, bundle.Manifests) {
 				return
 			}
@@ -128,8 +108,14 @@ func create(t *testing.T, admin client.Client, version, kind, name string, owner
 	if owner != nil {
 		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
 	}
-	if err := admin.Create(t.Context(), o); err != nil {
+	must(t, admin.Create(t.Context(), o))
+	return o
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return o
 }

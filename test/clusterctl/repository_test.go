@@ -27,16 +27,12 @@ import (
 // the folder PROVIDERS, if it is given.
 func TestClusterctl_ReadsReleasesOfRealProviders(t *testing.T) {
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, provider := range providers {
 		t.Run(provider.Name, func(t *testing.T) { check(t, provider, nil) })
 	}
 	rendered, err := fixture.RenderedProviders()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range rendered {
 		if r.Metadata != nil {
 			continue // made for OpenShift, and not by kustomize alone
@@ -44,9 +40,7 @@ func TestClusterctl_ReadsReleasesOfRealProviders(t *testing.T) {
 		t.Run("rendered/"+r.Folder, func(t *testing.T) {
 			provider := r.Provider
 			provider.Kustomization = t.TempDir()
-			if err := fixture.WriteKustomization(provider.Kustomization, r.Components); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fixture.WriteKustomization(provider.Kustomization, r.Components))
 			check(t, provider, ownMetadata[r.Folder])
 		})
 	}
@@ -68,13 +62,9 @@ func check(t *testing.T, provider fixture.Provider, metadata []byte) {
 	release, err := clusterctl.New(generate.Options{
 		Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
 	}, metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := t.TempDir()
-	if err := bundle.WriteDirs(t.Context(), map[string]map[string][]byte{filepath.Join(root, release.Dir): release.Files}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bundle.WriteDirs(t.Context(), map[string]map[string][]byte{filepath.Join(root, release.Dir): release.Files}))
 	label := path.Dir(release.Dir)
 	client, own := open(t, root, label, provider.Type, release)
 	if own.ManifestLabel() != label {
@@ -84,16 +74,12 @@ func check(t *testing.T, provider fixture.Provider, metadata []byte) {
 		t.Errorf("the versions are %v, %v", versions, err)
 	}
 	known, err := client.Metadata(provider.Version).Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if series := known.GetReleaseSeriesForVersion(version.MustParseSemantic(provider.Version)); series == nil || !strings.HasPrefix(series.Contract, "v1beta") {
 		t.Errorf("%s is of the series %+v", provider.Version, series)
 	}
 	components, err := client.Components().Get(t.Context(), repository.ComponentsOptions{Version: provider.Version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if components.TargetNamespace() == "" || len(components.Objs()) == 0 || len(components.Images()) == 0 {
 		t.Errorf("namespace %q, %d objects, images %v", components.TargetNamespace(), len(components.Objs()), components.Images())
 	}
@@ -116,9 +102,7 @@ func open(t *testing.T, root, label string, providerType extractor.ProviderType,
 	prefix, _ := strings.CutSuffix(components, "-components.yaml")
 	name := strings.TrimPrefix(label, prefix+"-")
 	reader := config.NewMemoryReader()
-	if err := reader.Init(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Init(t.Context(), ""))
 	if _, err := reader.AddProvider(name, types[providerType], "file://"+filepath.Join(root, release.Dir, components)); err != nil {
 		t.Fatal(err)
 	}
@@ -126,16 +110,10 @@ func open(t *testing.T, root, label string, providerType extractor.ProviderType,
 		reader.Set(string(required[1]), "1")
 	}
 	configured, err := config.New(t.Context(), "", config.InjectReader(reader))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	provider, err := configured.Providers().Get(name, types[providerType])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client, err := repository.New(t.Context(), provider, configured)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client, provider
 }

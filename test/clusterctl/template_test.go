@@ -59,9 +59,7 @@ func processed(t *testing.T, text string) error {
 	t.Helper()
 	processor := yamlprocessor.NewSimpleProcessor()
 	reader := config.NewMemoryReader()
-	if err := reader.Init(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Init(t.Context(), ""))
 	variables, err := processor.GetVariableMap([]byte(text))
 	if err != nil {
 		return err
@@ -72,9 +70,7 @@ func processed(t *testing.T, text string) error {
 		}
 	}
 	configured, err := config.New(t.Context(), "", config.InjectReader(reader))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = repository.NewTemplate(repository.TemplateInput{RawArtifact: []byte(text), ConfigVariablesClient: configured.Variables(), Processor: processor, TargetNamespace: "default"})
 	return err
 }
@@ -89,9 +85,7 @@ func TestCoreServer_JudgesTemplates(t *testing.T) {
 	server := startCoreServer(t)
 	const dir = "../../build/contract/rules/testdata/"
 	mutations, err := mutation.Read(dir + "mutations.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := map[string][]byte{"infrastructure-components.yaml": server.provider}
 	for _, name := range []string{"cluster-template.yaml", "clusterclass-quick-start.yaml", "cluster-template-topology.yaml"} {
 		if files[name], err = os.ReadFile(filepath.Join(dir, "release", name)); err != nil {

@@ -38,18 +38,14 @@ func TestSkippedMinors_AsClusterctl(t *testing.T) {
 func limitsOfClusterctl(t *testing.T) (first [2]int, minors int) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(sourceOfClusterAPI(t), "cmd", "clusterctl", "client", "cluster", "upgrader.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.AssignStmt: // minVersionSkew := semver.MustParse("1.10.0")
 			if name, isName := n.Lhs[0].(*ast.Ident); isName && name.Name == "minVersionSkew" {
 				text, err := strconv.Unquote(n.Rhs[0].(*ast.CallExpr).Args[0].(*ast.BasicLit).Value) // panics if the source has changed
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if _, err := fmt.Sscanf(text, "%d.%d.0", &first[0], &first[1]); err != nil {
 					t.Fatal(err)
 				}
@@ -59,9 +55,7 @@ func limitsOfClusterctl(t *testing.T) (first [2]int, minors int) {
 			sum, isSum := n.Y.(*ast.BinaryExpr)
 			if left, isField := n.X.(*ast.SelectorExpr); n.Op == token.GTR && isSum && isField && strings.HasSuffix(left.Sel.Name, "Minor") {
 				minors, err = strconv.Atoi(sum.Y.(*ast.BasicLit).Value) // panics if the source has changed
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				found++
 			}
 		}
@@ -77,8 +71,6 @@ func limitsOfClusterctl(t *testing.T) (first [2]int, minors int) {
 func sourceOfClusterAPI(t *testing.T) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(dir))
 }

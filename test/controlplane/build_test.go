@@ -47,9 +47,7 @@ func TestBuild_RebuildsChangedSource(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(b.source, "more_test.go"), "package main\n")
 	with := mustBuild(t, b)
-	if err := os.Remove(filepath.Join(b.source, "more_test.go")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(b.source, "more_test.go")))
 	if without := mustBuild(t, b); with != without {
 		t.Errorf("a test file changed the binary from %[2]s to %[1]s", with, without)
 	}
@@ -60,13 +58,9 @@ func TestBuild_WaitsForAnotherProcess(t *testing.T) {
 	var progress buffer
 	b.progress = &progress
 	path := mustBuild(t, b)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	unlock, err := tryLock(filepath.Join(filepath.Dir(path), "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	built := make(chan error, 1)
 	go func() {
 		_, err := b.build(t.Context())
@@ -85,9 +79,7 @@ func TestBuild_WaitsForAnotherProcess(t *testing.T) {
 	default:
 	}
 	unlock()
-	if err := <-built; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-built)
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
@@ -110,13 +102,9 @@ func TestBuild_RemovesUnusedBinaries(t *testing.T) {
 	b := tinyBuilder(t)
 	old, recent := filepath.Join(b.cache, "old"), filepath.Join(b.cache, "recent")
 	for folder, age := range map[string]time.Duration{old: unusedFor + time.Hour, recent: unusedFor - time.Hour} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(folder, 0o755))
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(folder, then, then); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(folder, then, then))
 	}
 	mustBuild(t, b)
 	if _, err := os.Stat(old); err == nil {
@@ -179,20 +167,14 @@ func tinyBuilder(t *testing.T) builder {
 func mustBuild(t *testing.T, b builder) string {
 	t.Helper()
 	path, err := b.build(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // buffer is a bytes.Buffer for several goroutines.

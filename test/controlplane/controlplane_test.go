@@ -50,16 +50,12 @@ func TestStop_EndsProgramsAndRemovesTheFolder(t *testing.T) {
 	skipShort(t)
 	began := time.Now()
 	c, err := Start(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("started in %s", time.Since(began))
 	pids := pidsOf(c)
 	began = time.Now()
 	for range 2 {
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Stop())
 	}
 	t.Logf("stopped in %s", time.Since(began))
 	for name, pid := range pids {
@@ -80,9 +76,7 @@ func TestStart_ContinuesFromAnExistingFolder(t *testing.T) {
 	if second, err := Start(t.Context(), Options{Dir: dir}); !errors.Is(err, errLocked) {
 		t.Errorf("starting a second cluster in the directory: got %v, %v; want errLocked", second, err)
 	}
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Stop())
 	kubectl(t, startIn(t, dir), "get", "configmap", "kept")
 }
 
@@ -96,9 +90,7 @@ func TestRestartAPIServer_ForgetsOldStates(t *testing.T) {
 		kubectl(t, c, "create", "configmap", fmt.Sprint("later-", i))
 	}
 	before := c.PID("kube-apiserver")
-	if err := c.RestartAPIServer(t.Context(), c.CompactStore); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.RestartAPIServer(t.Context(), c.CompactStore))
 	if c.PID("kube-apiserver") == before {
 		t.Error("the process is the same")
 	}
@@ -121,9 +113,7 @@ func canceled(t *testing.T) context.Context {
 func TestStart_NamesTheProgramThatEnded(t *testing.T) {
 	skipShort(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "etcd"), []byte("a file in place of etcd's directory"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "etcd"), []byte("a file in place of etcd's directory"), 0o600))
 	_, err := Start(t.Context(), Options{Dir: dir})
 	program, ok := errors.AsType[*ProgramError](err)
 	if !ok {
@@ -152,25 +142,19 @@ func TestStart_TimeoutStopsAllPrograms(t *testing.T) {
 		t.Errorf("got an error of %s, want kube-apiserver", program.Program)
 	}
 	unlock, err := tryLock(filepath.Join(dir, "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unlock()
 }
 
 func TestWait_NamesTheKilledProgram(t *testing.T) {
 	skipShort(t)
 	c := startIn(t, t.TempDir())
-	if err := syscall.Kill(c.PID("kwok"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(c.PID("kwok"), syscall.SIGKILL))
 	if program, ok := errors.AsType[*ProgramError](c.Wait(t.Context())); !ok || program.Program != "kwok" {
 		t.Errorf("got %v, want a *ProgramError of kwok", program)
 	}
 	// The remaining programs end with the supervisor.
-	if err := c.supervisor.process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.supervisor.process.Process.Kill())
 	address := strings.TrimPrefix(c.Config.Host, "https://")
 	eventually(t, "the API server ends with the supervisor", func() error {
 		connection, err := net.Dial("tcp", address)
@@ -185,28 +169,20 @@ func TestWait_NamesTheKilledProgram(t *testing.T) {
 func TestCluster_EndsWithItsProcess(t *testing.T) {
 	skipShort(t)
 	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := exec.Command(executable)
 	command.Env = append(os.Environ(), starterEnv+"=1")
 	command.Stderr = os.Stderr
 	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, command.Start())
 	var child starter
 	err = json.NewDecoder(bufio.NewReader(stdout)).Decode(&child)
 	// A stopped program must end, too.
 	stopped := syscall.Kill(child.PIDs["etcd"], syscall.SIGSTOP)
 	killed := command.Process.Kill()
 	_ = command.Wait() // reports that it was killed
-	if err := errors.Join(err, stopped, killed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, stopped, killed))
 	if len(child.PIDs) != 5 {
 		t.Errorf("the child process started %v, want 5 programs", child.PIDs)
 	}
@@ -248,9 +224,7 @@ func startAndHang() {
 func startIn(t *testing.T, dir string) *Cluster {
 	t.Helper()
 	c, err := Start(t.Context(), Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Stop() })
 	return c
 }
@@ -269,9 +243,7 @@ func alive(pid int) bool { return pid == 0 || syscall.Kill(pid, 0) == nil }
 func kubectl(t *testing.T, c *Cluster, arguments ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(t.Context(), arguments...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(out)
 }
 
@@ -288,5 +260,13 @@ func eventually(t *testing.T, what string, try func() error) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -99,9 +99,7 @@ func TestCorpus(t *testing.T) {
 func corpus(t *testing.T) (entries []entry) {
 	t.Helper()
 	rendered, err := fixture.RenderedProviders()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, provider := range rendered {
 		if provider.Metadata != nil {
 			entries = append(entries, entry{name: provider.Folder + " (shipped)", shipped: extractor.Files{
@@ -112,9 +110,7 @@ func corpus(t *testing.T) (entries []entry) {
 		entries = append(entries, entry{name: provider.Folder, options: func(t *testing.T) generate.Options { return renderedOptions(t, provider) }})
 	}
 	forks, err := fixture.Forks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, fork := range forks {
 		entries = append(entries,
 			entry{name: fork.Folder + " (shipped)", shipped: fork.Shipped},
@@ -131,9 +127,7 @@ func corpus(t *testing.T) (entries []entry) {
 func renderedOptions(t *testing.T, provider fixture.Rendered) generate.Options {
 	t.Helper()
 	dir, placeholder := t.TempDir(), "registry.example.com/openshift:"+provider.Name
-	if err := fixture.WriteKustomization(dir, provider.Components); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fixture.WriteKustomization(dir, provider.Components))
 	return generate.Options{
 		Dir: dir, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version, OCPPlatform: provider.Platform,
 		Options: transform.Options{ImageName: placeholder, Images: provider.Pins(placeholder)},
@@ -160,9 +154,7 @@ func (e entry) run(t *testing.T, core extractor.Bundle) row {
 	b := e.bundle(t)
 	r := row{name: e.name, size: len(b.Manifests)}
 	objects, err := bundle.Objects(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.objects = len(objects)
 	e.validate(t, b, &r)
 	packed := packAndRead(t, b)
@@ -182,9 +174,7 @@ func (e entry) bundle(t *testing.T) extractor.Bundle {
 		return bundles[0]
 	}
 	b, _, err := generate.Bundle(e.options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if b.Metadata.InstallOrder != 0 {
 		b.Profile = "default" // only this layout has an install order
 	}
@@ -218,17 +208,11 @@ func (e entry) validate(t *testing.T, b extractor.Bundle, r *row) {
 func packAndRead(t *testing.T, b extractor.Bundle) extractor.Bundle {
 	t.Helper()
 	image, err := pack.Pack(nil, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := filepath.Join(t.TempDir(), "layout")
-	if err := pack.WriteLayout(t.Context(), dir, image, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pack.WriteLayout(t.Context(), dir, image, ""))
 	read, err := ocilayout.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bundles, err := remote.FromImage(t.Context(), read.(v1.Image), originOf("provider", b.Manifests))
 	if err != nil || len(bundles) != 1 {
 		t.Fatalf("the layout has %d bundles: %v", len(bundles), err)
@@ -254,17 +238,11 @@ func plan(t *testing.T, core, b extractor.Bundle) string {
 		platform, bundles = "None", append(bundles, core)
 	}
 	selected, err := operand.Select(operand.Platforms{platform}, []extractor.Result{{Bundles: bundles}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	set, err := operand.Render(operand.Inputs{Bundles: selected, Variables: valuesOf(t, b)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	phases, err := revision.Phases("4.22.0-1", 1, set, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fmt.Sprintf("%d phases", len(phases))
 }
 
@@ -272,9 +250,7 @@ func plan(t *testing.T, core, b extractor.Bundle) string {
 func valuesOf(t *testing.T, b extractor.Bundle) map[string]string {
 	t.Helper()
 	contents, err := bundle.ContentsOf(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	values := map[string]string{}
 	for _, variable := range contents.Variables {
 		values[variable.Name] = ""
@@ -296,9 +272,7 @@ func compare(t *testing.T, before, after extractor.Bundle) string {
 func sideOf(t *testing.T, b extractor.Bundle) diff.Provider {
 	t.Helper()
 	objects, err := bundle.Objects(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return diff.Provider{Name: b.Metadata.ProviderName, Type: string(b.Metadata.ProviderType), Version: b.Metadata.ProviderVersion, Objects: objects}
 }
 
@@ -316,4 +290,12 @@ func table(rows []row) string {
 		panic(err) // a strings.Builder accepts every write
 	}
 	return text.String()
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

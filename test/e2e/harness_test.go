@@ -94,9 +94,7 @@ var unbounded = []string{"GOGC=400", "GOMEMLIMIT=off"}
 func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 	t.Helper()
 	bed, err := installation.New(cluster, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := &harness{T: t, Client: bed.Admin, Bed: bed, memory: unbounded}
 	h.Cleanup(func() { h.must(bed.Close()) })
 	return h

@@ -73,9 +73,7 @@ func launch(t *testing.T, environment []string, watch func(*process, line), argu
 	}
 	var err error
 	p.Process, err = installation.Launch(binary(t), append([]string{"HOME=" + os.Getenv("HOME"), "TMPDIR=" + t.TempDir()}, environment...), read, arguments...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	close(started)
 	return p
 }
@@ -107,9 +105,7 @@ func (p *process) terminate() {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := fixture.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return address
 }
 

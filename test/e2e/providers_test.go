@@ -26,9 +26,7 @@ import (
 func TestProviders_InstalledAndRemoved(t *testing.T) {
 	t.Parallel()
 	groups, err := bundles.Groups(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !full {
 		sample := max(0, slices.IndexFunc(groups, func(group bundles.Group) bool { return group.Name == bundles.OpenShift }))
 		groups = groups[sample : sample+1]
@@ -99,13 +97,9 @@ func (h *harness) upgrader() func(...extractor.Bundle) time.Duration {
 // bundle in FORKS. Each upgrade removes the objects that the newer bundle does not contain, and then everything is uninstalled.
 func TestForks_UpgradedOneAfterTheOther(t *testing.T) {
 	release, err := bundles.Forks("OLD_FORKS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	newer, err := bundles.Forks("FORKS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(release) == 0 || len(newer) == 0 {
 		t.Skip("needs repositories of providers in OLD_FORKS and in FORKS")
 	}
@@ -173,5 +167,13 @@ func (h *harness) expect(objects []metav1.PartialObjectMetadata, exists bool) {
 		} else if absent == exists {
 			h.Errorf("%s %s exists: %t, want %t", o.Kind, o.Name, !absent, exists)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -62,9 +62,7 @@ func (h *harness) installAsPredecessor(providers ...fixture.Synthetic) {
 func fenced(t *testing.T, file, phrase, language string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, text, found := strings.Cut(string(page), phrase)
 	_, text, fenced := strings.Cut(text, "```"+language+"\n")
 	if !found || !fenced {

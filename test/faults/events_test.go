@@ -76,14 +76,10 @@ func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
 	} {
 		p.Heal()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Config().Host+step.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request.Header.Set("Accept", step.format)
 		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if response.Body.Close(); response.StatusCode != step.want {
 			t.Errorf("%s as %s: status %d, want %d", step.url, step.format, response.StatusCode, step.want)
 		}

@@ -61,18 +61,14 @@ func start(t *testing.T) (*server, *Proxy, *http.Client) {
 	t.Cleanup(s.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	p, err := Start(&rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Errorf("closing the proxy: %v", err)
 		}
 	})
 	client, err := rest.HTTPClientFor(unkept(p.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, p, client
 }
 
@@ -118,9 +114,7 @@ func TestFault_StatusIsUnderstoodByClients(t *testing.T) {
 	p.Fail(Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Second, Times: 1})
 	p.Fail(Fault{Status: http.StatusConflict})
 	client, err := kubernetes.NewForConfig(unkept(p.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	began := time.Now()
 	err = client.CoreV1().RESTClient().Get().AbsPath("/a").Do(t.Context()).Error()
 	if !apierrors.IsConflict(err) || time.Since(began) < time.Second {
@@ -163,18 +157,14 @@ func startWatch(client *http.Client, p *Proxy) <-chan error {
 func TestProxy_DownAndUp(t *testing.T) {
 	_, p, client := start(t)
 	watch := startWatch(client, p)
-	if err := p.Down(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Down())
 	if err := <-watch; err == nil {
 		t.Error("the watch was not cut")
 	}
 	if _, _, err := send(client, http.MethodGet, p.Config().Host+"/a"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%v, want a refused connection", err)
 	}
-	if err := p.Up(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Up())
 	if status, _, err := send(client, http.MethodGet, p.Config().Host+"/a"); status != http.StatusOK || err != nil {
 		t.Errorf("after Up: %d, %v", status, err)
 	}
@@ -222,16 +212,20 @@ func TestFault_VerbsPathsAndTimes(t *testing.T) {
 func met(t *testing.T, client *http.Client, method, url string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response.Body.Close() // a watch does not end by itself
 	if response.StatusCode == http.StatusTeapot {
 		return "x"
 	}
 	return "."
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -18,9 +18,7 @@ import (
 func TestNameOf(t *testing.T) {
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "settings"}, Data: map[string]string{"name": "other"}}
 	inProtobuf, err := runtime.Encode(scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion), configMap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, test := range map[string]struct {
 		method, body, want string
 	}{
@@ -32,9 +30,7 @@ func TestNameOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), test.method, "http://127.0.0.1/", bytes.NewReader([]byte(test.body)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got, _ := nameOf(r); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -37,9 +37,7 @@ func TestProxy_FreezeHoldsBackEvents(t *testing.T) {
 	_, p, client := start(t)
 	p.Freeze()
 	response, err := client.Get(p.Config().Host + "/a?watch=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	events := make(chan string)
 	go func() {
@@ -67,15 +65,11 @@ const streamingList = "/count?watch=true&sendInitialEvents=true"
 func recordCount(t *testing.T, p *Proxy, client *http.Client) {
 	t.Helper()
 	response, err := client.Get(p.Config().Host + streamingList)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if response.Body.Close(); response.StatusCode != http.StatusOK {
 		t.Errorf("streaming list: status %d", response.StatusCode)
 	}
-	if err := p.RecordLists(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.RecordLists(t.Context()))
 	if _, _, err := send(client, http.MethodPost, p.Config().Host+"/a"); err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +102,7 @@ func TestProxy_StaleStreams(t *testing.T) {
 	p.ServeStaleStreams("/count")
 	p.Freeze("/count")
 	response, err := client.Get(p.Config().Host + streamingList)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	events := bufio.NewReader(response.Body)
 	for _, want := range []string{

@@ -39,9 +39,7 @@ var start = sync.OnceValues(func() (*Node, error) { return Start(context.Backgro
 func shared(t *testing.T) *Node {
 	t.Helper()
 	n, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -84,13 +82,9 @@ func succeeded(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucc
 func pushProbe(t *testing.T, n *Node, repository string) string {
 	t.Helper()
 	image, err := ProgramImage(n.path("probe"), "/probe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reference, err := n.Push(repository, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reference
 }
 
@@ -136,14 +130,10 @@ func TestNode_PodsSurviveRestarts(t *testing.T) {
 	create(t, n, namespace, "survivor", reference)
 	await(t, n, namespace, "survivor", ready)
 	for _, program := range []*Program{n.Kubelet, n.Containerd} {
-		if err := program.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, program.Kill())
 	}
 	for _, program := range []*Program{n.Containerd, n.Kubelet} {
-		if err := program.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, program.Start(t.Context()))
 	}
 	await(t, n, namespace, "survivor", func(pod *corev1.Pod) bool {
 		for _, status := range pod.Status.ContainerStatuses {
@@ -164,9 +154,7 @@ func TestNode_WithoutCredentialsPullFails(t *testing.T) {
 	namespace := n.Cluster.Namespace(t)
 	create(t, n, namespace, "known", pushProbe(t, n, "probe")) // pulls the image of pods' namespaces, too
 	await(t, n, namespace, "known", ready)
-	if err := n.AllowPulls(false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.AllowPulls(false))
 	create(t, n, namespace, "stranger", reference)
 	await(t, n, namespace, "stranger", func(pod *corev1.Pod) bool {
 		for _, status := range pod.Status.ContainerStatuses {
@@ -176,8 +164,14 @@ func TestNode_WithoutCredentialsPullFails(t *testing.T) {
 		}
 		return false
 	})
-	if err := n.AllowPulls(true); err != nil {
+	must(t, n.AllowPulls(true))
+	await(t, n, namespace, "stranger", ready)
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, n, namespace, "stranger", ready)
 }

@@ -82,17 +82,11 @@ func TestChart_InstallUpgradeUninstall(t *testing.T) {
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.KubeConfig, flags.Namespace = &cluster.Kubeconfig, new("installer")
 	configuration := action.NewConfiguration()
-	if err := configuration.Init(flags, "installer", "secrets"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, configuration.Init(flags, "installer", "secrets"))
 	chart, err := loader.Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	admin, err := client.New(cluster.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	for _, name := range []string{"capa-system", "capd-system"} { // the chart does not create them
 		if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -121,9 +115,7 @@ func TestChart_InstallUpgradeUninstall(t *testing.T) {
 	upgrade.Namespace, upgrade.WaitStrategy = "installer", kube.HookOnlyStrategy
 	for _, warned := range []bool{true, false} { // the second one has no other settings
 		upgraded, err := upgrade.Run("capi-installer", chart, later)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if notes := upgraded.(*release.Release).Info.Notes; strings.Contains(notes, "WARNING: The value settings has changed") != warned {
 			t.Errorf("notes, want a warning: %t\n%s", warned, notes)
 		}
@@ -155,15 +147,11 @@ func firstStart(t *testing.T, cluster *controlplane.Cluster, admin client.Client
 	t.Helper()
 	deployment, mounted := &appsv1.Deployment{}, &corev1.ConfigMap{}
 	for name, o := range map[string]client.Object{"capi-installer": deployment, "cluster-api-installer-images": mounted} {
-		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: name}, o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: name}, o))
 	}
 	dir := t.TempDir()
 	for name, content := range mounted.Data {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	program := filepath.Join(t.TempDir(), "capi-installer")
 	build := exec.CommandContext(t.Context(), "go", "build", "-tags=containers_image_openpgp", "-o", program, "./cmd/capi-installer")
@@ -172,9 +160,7 @@ func firstStart(t *testing.T, cluster *controlplane.Cluster, admin client.Client
 		t.Fatalf("%v\n%s", err, output)
 	}
 	kubeconfig, err := cluster.ServiceAccount(t.Context(), "installer", deployment.Spec.Template.Spec.ServiceAccountName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	arguments := []string{"--kubeconfig=" + kubeconfig, "--platform=AWS,Docker", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
 	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
 		arguments = append(arguments, strings.NewReplacer("/etc/capi-installer/", dir+"/", "/var/cache/capi-installer", t.TempDir()).Replace(argument))
@@ -182,9 +168,7 @@ func firstStart(t *testing.T, cluster *controlplane.Cluster, admin client.Client
 	var log bytes.Buffer
 	installer := exec.Command(program, arguments...)
 	installer.Stderr, installer.Env = &log, []string{"HOME=" + t.TempDir()}
-	if err := installer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, installer.Start())
 	created, failure := clusterAPI(), error(nil)
 	for range 600 {
 		if failure = admin.Get(t.Context(), client.ObjectKeyFromObject(created), created); failure == nil {
@@ -223,12 +207,8 @@ func unchanged(t *testing.T, admin client.Client, created *unstructured.Unstruct
 func check(t *testing.T, admin client.Client, release string) {
 	t.Helper()
 	deployment, images := &appsv1.Deployment{}, &corev1.ConfigMap{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: "capi-installer"}, deployment); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: "cluster-api-installer-images"}, images); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: "capi-installer"}, deployment))
+	must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: "installer", Name: "cluster-api-installer-images"}, images))
 	container := deployment.Spec.Template.Spec.Containers[0]
 	if container.Image != values()["image"] {
 		t.Errorf("image %s", container.Image)
@@ -251,5 +231,13 @@ func check(t *testing.T, admin client.Client, release string) {
 	}
 	if images.Data["release-version"] != release || images.Data["platform"] != "AWS,Docker" || !strings.Contains(images.Data["images.json"], `"core": "127.0.0.1:9/core@sha256:bbb`) {
 		t.Errorf("images: %v", images.Data)
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

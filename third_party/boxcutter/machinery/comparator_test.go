@@ -83,9 +83,7 @@ status: {replicas: 1}
 
 func set(t *testing.T, obj *unstructured.Unstructured, value any, path ...string) {
 	t.Helper()
-	if err := unstructured.SetNestedField(obj.Object, value, path...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unstructured.SetNestedField(obj.Object, value, path...))
 }
 
 // container returns a container of a deployment. The test can change it.
@@ -93,9 +91,7 @@ func container(t *testing.T, obj *unstructured.Unstructured, name string, change
 	t.Helper()
 	path := []string{"spec", "template", "spec", "containers"}
 	list, _, err := unstructured.NestedSlice(obj.Object, path...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, item := range list {
 		if container, _ := item.(map[string]any); container["name"] == name {
 			change(container)
@@ -185,9 +181,7 @@ func TestCompare_Deployment(t *testing.T) {
 			}
 			actual.SetManagedFields(test.managers)
 			result, err := comparator.Compare(desired, actual)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var conflicts []string
 			for _, manager := range result.ConflictingMangers {
 				conflicts = append(conflicts, manager.Manager+": "+strings.Join(strings.Fields(manager.Fields.String()), " "))
@@ -214,9 +208,7 @@ func TestCompare_DescribesDifferences(t *testing.T) {
 			`{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`),
 	})
 	result, err := comparator.Compare(desired, actual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{
 		"Conflicts:\n- \"other\":\n  .spec.template.spec.containers[name=\"main\"].image\n",
 		"Other:\n- \"other\":\n  .metadata.labels.theirs\n",
@@ -247,9 +239,7 @@ func TestCompare_WithOwner(t *testing.T) {
 			owned := actual.DeepCopy()
 			for _, name := range []string{"zero", "one"} {
 				strategy.ReleaseController(owned)
-				if err := strategy.SetControllerReference(owner(name), owned); err != nil {
-					t.Fatal(err)
-				}
+				must(t, strategy.SetControllerReference(owner(name), owned))
 			}
 			result, err = comparator.Compare(desired, owned, types.WithOwner(owner("one"), strategy))
 			if err != nil || len(result.Modified()) > 0 {
@@ -283,9 +273,7 @@ func TestCompare_Misuse(t *testing.T) {
 func TestCompare_KindFromScheme(t *testing.T) {
 	desired := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"}, Data: map[string]string{"color": "blue"}}
 	result, err := comparator.Compare(desired, configMap(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]string{".data.color"}, result.Modified()); diff != "" {
 		t.Errorf("modified (-want +got):\n%s", diff)
 	}
@@ -355,9 +343,7 @@ func TestCompare_IgnoresStatusOnlyWithSubresource(t *testing.T) {
 	comparator := machinery.NewComparator(server, testScheme, fieldOwner)
 	for kind, want := range map[string][]string{"Gadget": nil, "Record": {".status.phase"}} {
 		result, err := comparator.Compare(record(t, kind, "status: {phase: good}"), record(t, kind, "status: {phase: bad}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(want, result.Modified()); diff != "" {
 			t.Errorf("%s: modified (-want +got):\n%s", kind, diff)
 		}
@@ -377,9 +363,7 @@ func TestCompare_KindWithoutSchema(t *testing.T) {
 	}
 	for actual, want := range tests {
 		result, err := comparator.Compare(record(t, "Record", "items: [{name: a, value: x}]"), record(t, "Record", actual))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(want, result.Modified()); diff != "" {
 			t.Errorf("%s: modified (-want +got):\n%s", actual, diff)
 		}
@@ -412,11 +396,17 @@ func TestCompare_OtherFormsOfAValue(t *testing.T) {
 			return object(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\nspec:\n  containers:\n  - name: main\n    "+fields+"\n")
 		}
 		got, err := comparator.Compare(pod(test.desired), pod(test.actual))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(test.want, got.Modified()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -160,9 +160,7 @@ func (c *cluster) note(dryRun []string, verb string, obj any, write func() error
 func (c *cluster) create(t *testing.T, object client.Object) {
 	t.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
-	if err := c.Create(t.Context(), copied, client.FieldOwner("other")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Create(t.Context(), copied, client.FieldOwner("other")))
 }
 
 // edit changes an object as another field manager, with a merge patch.
@@ -170,9 +168,7 @@ func (c *cluster) edit(t *testing.T, object client.Object, patch string) {
 	t.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
 	err := c.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), client.FieldOwner("other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // get returns the current object; nil if it does not exist.
@@ -214,22 +210,16 @@ func (c *cluster) engineReading(reader, unfiltered client.Reader) *machinery.Obj
 func (c *cluster) reconcile(t *testing.T, revision int64, object machinery.Object, opts ...types.ObjectReconcileOption) machinery.ObjectResult {
 	t.Helper()
 	result, err := c.engine().Reconcile(t.Context(), revision, object, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := &unstructured.Unstructured{}
-	if err := out.UnmarshalJSON(data); err != nil {
-		t.Fatal(err)
-	}
+	must(t, out.UnmarshalJSON(data))
 	return out
 }
 

@@ -62,9 +62,7 @@ func handedOver(t *testing.T, c *cluster) {
 func deleted(t *testing.T, c *cluster) {
 	c.reconcile(t, 1, configMap(t), one)
 	c.edit(t, configMap(t), `{"metadata":{"finalizers":["example.com/wait"]}}`)
-	if err := c.Delete(t.Context(), configMap(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete(t.Context(), configMap(t)))
 }
 
 const (
@@ -239,9 +237,7 @@ func TestReconcile_NormalizedValuesAreNotWritten(t *testing.T) {
 	rewrite := func(ctx context.Context, server client.Client) *unstructured.Unstructured {
 		stored := configMap(t)
 		patch := client.RawPatch(apitypes.MergePatchType, []byte(`{"data":{"size":"3.0"}}`))
-		if err := server.Patch(ctx, stored, patch, client.FieldOwner(fieldOwner)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Patch(ctx, stored, patch, client.FieldOwner(fieldOwner)))
 		return stored
 	}
 	c.afterApply = func(ctx context.Context, server client.Client, obj runtime.ApplyConfiguration) error {
@@ -253,9 +249,7 @@ func TestReconcile_NormalizedValuesAreNotWritten(t *testing.T) {
 		desired := configMap(t)
 		desired.Object["data"].(map[string]any)["size"] = size
 		result, err := engine.Reconcile(t.Context(), 1, desired, ownedBy("one"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return result.Action()
 	}
 	step("3")
@@ -290,9 +284,7 @@ func TestReconcile_ReplacedValueIsRestored(t *testing.T) {
 	engine := c.engine()
 	step := func() machinery.Action {
 		result, err := engine.Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return result.Action()
 	}
 	step()

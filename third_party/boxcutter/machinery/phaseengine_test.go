@@ -353,9 +353,7 @@ func TestPhaseResult_String(t *testing.T) {
 			types.WithPaused{}),
 	)
 	result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const want = `Phase "main"
 Complete: false
 In Transition: true

@@ -28,18 +28,14 @@ var ready = types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(obj cl
 func reconcileRevision(t *testing.T, c *cluster, rev types.Revision, opts ...types.RevisionReconcileOption) machinery.RevisionResult {
 	t.Helper()
 	result, err := c.revisions().Reconcile(t.Context(), rev, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
 func tearDownRevision(t *testing.T, c *cluster, rev types.Revision, opts ...types.RevisionTeardownOption) machinery.RevisionTeardownResult {
 	t.Helper()
 	result, err := c.revisions().Teardown(t.Context(), rev, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 

@@ -68,14 +68,10 @@ func access(t *testing.T, m manager, owner, u *corev1.ConfigMap, gvks ...schema.
 		usedFor[i] = object(gvk)
 	}
 	accessor, err := m.GetWithUser(deadline(t), owner, u, usedFor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	waitStarted(t, accessor)
 	for _, gvk := range gvks {
-		if err := client.IgnoreNotFound(get(deadline(t), accessor, gvk, "none")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.IgnoreNotFound(get(deadline(t), accessor, gvk, "none")))
 	}
 	return accessor
 }
@@ -86,9 +82,7 @@ func TestAccessManager_CredentialsAndFiltersByOwner(t *testing.T) {
 	m := newStartedManager(t, s, asOwner)
 	for _, name := range []string{"one", "two"} {
 		accessor := access(t, m, user(name), user("u"), secret)
-		if err := get(deadline(t), accessor, secret, "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, get(deadline(t), accessor, secret, "a"))
 		if err := get(deadline(t), accessor.UnfilteredReader(), configMap, "a"); err == nil {
 			t.Error("the server has an object that it must not have")
 		}
@@ -129,12 +123,8 @@ func TestAccessManager_AccessBeforeStart(t *testing.T) {
 	s.put(secret, "a", nil)
 	m := newManager(t, s, nil)
 	accessor, err := m.GetWithUser(deadline(t), user("owner"), user("u"), []client.Object{object(secret)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Source(enqueueName()).Start(deadline(t), newQueue(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, m.Source(enqueueName()).Start(deadline(t), newQueue(t)))
 	stop := start(t, m)
 	waitStarted(t, accessor)
 	if err := get(deadline(t), accessor, secret, "a"); err != nil {

@@ -295,9 +295,7 @@ func (d *discovery) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, corev1.AddToScheme(scheme))
 	return scheme
 }
 
@@ -312,18 +310,14 @@ func newCache(t *testing.T, s *apiServer, change ...func(*cache.Options)) manage
 	config := &rest.Config{Host: s.URL, QPS: -1}
 	options := s.options(t)
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(client.CloseIdleConnections)
 	options.HTTPClient = client
 	for _, c := range change {
 		c(&options)
 	}
 	c, err := managedcache.NewTrackingCache(logr.Discard(), config, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

@@ -82,17 +82,13 @@ func TestTrackingCache_UsableBeforeStart(t *testing.T) {
 	s.put(configMap, "a", nil)
 	c := newCache(t, s)
 	ctx := deadline(t)
-	if err := c.Watch(ctx, user("u"), kinds(configMap)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Watch(ctx, user("u"), kinds(configMap)))
 	var notStarted *cache.ErrCacheNotStarted
 	if err := get(ctx, c, configMap, "a"); !errors.As(err, &notStarted) {
 		t.Errorf("reading before Start: %v, want %T", err, notStarted)
 	}
 	informer, err := c.GetInformer(ctx, object(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start(t, c)
 	waitStarted(t, c)
 	if !informer.HasSynced() {
@@ -117,9 +113,7 @@ func TestTrackingCache_ForbiddenKindReachesReaders(t *testing.T) {
 			s.answer(configMap, answer)
 			c := newStarted(t, s)
 			ctx := deadline(t)
-			if err := c.Watch(ctx, user("u"), kinds(configMap, secret)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Watch(ctx, user("u"), kinds(configMap, secret)))
 			var wg sync.WaitGroup
 			for range 5 {
 				wg.Go(func() {
@@ -151,21 +145,15 @@ func TestTrackingCache_KindRemovedAndAdded(t *testing.T) {
 	s.put(widget, "a", nil)
 	c := newStarted(t, s)
 	ctx := deadline(t)
-	if err := c.Watch(ctx, user("u"), kinds(widget)); err != nil {
-		t.Fatal(err)
-	}
-	if err := get(ctx, c, widget, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Watch(ctx, user("u"), kinds(widget)))
+	must(t, get(ctx, c, widget, "a"))
 	s.answer(widget, http.NotFound)
 	eventually(t, "the informer of the kind that is gone stops", func() bool { return len(c.GetGVKs()) == 0 })
 	if err := get(ctx, c, widget, "a"); !apierrors.IsNotFound(err) {
 		t.Errorf("reading a removed kind: %v", err)
 	}
 	s.answer(widget, nil)
-	if err := c.Watch(ctx, user("u"), kinds(widget)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Watch(ctx, user("u"), kinds(widget)))
 	if diff := cmp.Diff([]schema.GroupVersionKind{widget}, c.GetGVKs()); diff != "" {
 		t.Errorf("after Watch: %s", diff)
 	}
@@ -241,9 +229,7 @@ func TestTrackingCache_RemovedInformerReleasesReaders(t *testing.T) {
 	if len(c.GetGVKs()) != 1 {
 		t.Error("Free stopped an informer with waiting reads")
 	}
-	if err := c.RemoveInformer(ctx, object(configMap)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.RemoveInformer(ctx, object(configMap)))
 	for range cap(errs) {
 		if err := <-errs; err == nil || ctx.Err() != nil {
 			t.Errorf("a read after the removal of its informer: %v", err)
@@ -350,9 +336,7 @@ func TestTrackingCache_IndexOutlivesInformer(t *testing.T) {
 	c := newStarted(t, s)
 	ctx := deadline(t)
 	byName := func(obj client.Object) []string { return []string{obj.GetName()} }
-	if err := c.IndexField(ctx, object(configMap), "name", byName); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.IndexField(ctx, object(configMap), "name", byName))
 	for _, when := range []string{"at first", "after the informer was removed"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(configMap)
@@ -362,9 +346,7 @@ func TestTrackingCache_IndexOutlivesInformer(t *testing.T) {
 		if len(list.Items) != 1 || list.Items[0].GetName() != "b" {
 			t.Errorf("%s: the index finds %v", when, list.Items)
 		}
-		if err := c.RemoveInformer(ctx, object(configMap)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.RemoveInformer(ctx, object(configMap)))
 	}
 }
 
@@ -375,9 +357,7 @@ func TestTrackingCache_SelectorsReachServer(t *testing.T) {
 		o.DefaultLabelSelector = labels.SelectorFromSet(labels.Set{"x": "y"})
 		o.DefaultNamespaces = map[string]cache.Config{"default": {}, "other": {}}
 	})
-	if err := get(deadline(t), c, configMap, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, get(deadline(t), c, configMap, "a"))
 	s.with(configMap, func(r *resource) {
 		if !r.selectors.HasAll("x=y@default", "x=y@other") || r.selectors.Len() != 2 {
 			t.Errorf("requests were for %v", r.selectors)
@@ -396,9 +376,7 @@ func TestTrackingCache_InformersForKind(t *testing.T) {
 	c := newStarted(t, s)
 	for _, gvk := range []schema.GroupVersionKind{configMap, widget} {
 		informer, err := c.GetInformerForKind(deadline(t), gvk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !informer.HasSynced() {
 			t.Errorf("the informer of %s is not synced", gvk)
 		}
@@ -417,9 +395,7 @@ func TestTrackingCache_ConcurrentUse(t *testing.T) {
 	c := newStarted(t, s)
 	ctx := deadline(t)
 	q := newQueue(t)
-	if err := c.Source(enqueueName()).Start(ctx, q); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Source(enqueueName()).Start(ctx, q))
 	var wg sync.WaitGroup
 	for n := range 8 {
 		name := string(rune('a' + n))
@@ -447,5 +423,13 @@ func TestTrackingCache_ConcurrentUse(t *testing.T) {
 func TestNewTrackingCache_RequiresConfig(t *testing.T) {
 	if _, err := managedcache.NewTrackingCache(discard, nil, cache.Options{}); err == nil {
 		t.Error("NewTrackingCache without a config succeeds")
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -70,18 +70,12 @@ func TestSource_PresentAndFutureInformers(t *testing.T) {
 	s.put(secret, "future", nil)
 	c := newStarted(t, s)
 	ctx := deadline(t)
-	if err := c.Watch(ctx, user("u"), kinds(configMap)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Watch(ctx, user("u"), kinds(configMap)))
 	q := newQueue(t)
 	notUnwanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() != "unwanted" })
-	if err := c.Source(enqueueName(), notUnwanted).Start(ctx, q); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Source(enqueueName(), notUnwanted).Start(ctx, q))
 	expect(t, q, "create present")
-	if err := c.Watch(ctx, user("u"), kinds(configMap, secret)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Watch(ctx, user("u"), kinds(configMap, secret)))
 	expect(t, q, "create future")
 	s.put(secret, "unwanted", nil)
 	s.put(secret, "future", map[string]any{"x": "y"})
@@ -96,16 +90,10 @@ func TestSource_EndsWithContext(t *testing.T) {
 	q, other := newQueue(t), newQueue(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := c.Source(enqueueName()).Start(ctx, q); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Source(enqueueName()).Start(deadline(t), other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Source(enqueueName()).Start(ctx, q))
+	must(t, c.Source(enqueueName()).Start(deadline(t), other))
 	s.put(configMap, "a", nil)
-	if err := get(deadline(t), c, configMap, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, get(deadline(t), c, configMap, "a"))
 	expect(t, q, "create a")
 	expect(t, other, "create a")
 	cancel()
@@ -119,9 +107,7 @@ func TestSource_EndsWithContext(t *testing.T) {
 		return q.Len() == 0
 	})
 	s.put(secret, "b", nil)
-	if err := get(deadline(t), c, secret, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, get(deadline(t), c, secret, "b"))
 	expect(t, other, "create b")
 	if q.Len() != 0 {
 		t.Error("a new informer calls the stopped source")
@@ -134,9 +120,7 @@ func TestSource_KindNoLongerServed(t *testing.T) {
 	c := newStarted(t, s)
 	ctx := deadline(t)
 	q := newQueue(t)
-	if err := c.Source(enqueueName()).Start(ctx, q); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Source(enqueueName()).Start(ctx, q))
 	if _, err := c.GetInformer(ctx, object(widget)); err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,7 @@ type strategy interface {
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, corev1.AddToScheme(scheme))
 	return scheme
 }
 
