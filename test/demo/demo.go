@@ -199,16 +199,21 @@ func (d *demo) count(ctx context.Context) error {
 }
 
 // linger keeps the control plane running until the user interrupts the demonstration.
-func (d *demo) linger(ctx context.Context) {
+func (d *demo) linger(ctx context.Context) error {
+	binary, err := controlplane.Build(ctx, nil) // named, so that the alias works in every folder
+	if err != nil {
+		return err
+	}
 	d.screen.block("The cluster runs until you press Ctrl-C. To inspect it:", fmt.Sprintf(`export KUBECONFIG=%s
-alias kubectl='%s kubectl'
+alias kubectl='%s=%s %s kubectl'
 kubectl get clusterapi,clusteroperator
 kubectl -n openshift-cluster-api get deployments
 kubectl -n openshift-cluster-api-operator get configmaps -L capi-operator.openshift.io/revision
 %s status
 %s inspect %s
-tail -f %s`, d.Cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
+tail -f %s`, d.Cluster.Kubeconfig, controlplane.BinaryEnv, binary, d.binary("controlplane"), d.binary("capi-manifests"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
 	<-ctx.Done()
+	return nil
 }
 
 // explain adds the end of the log to an error before the folder is removed.

@@ -49,7 +49,7 @@ func run(ctx context.Context, keep bool) error {
 		return d.explain(err)
 	}
 	if keep {
-		d.linger(ctx)
+		return d.linger(ctx)
 	}
 	return nil
 }
