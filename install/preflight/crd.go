@@ -123,18 +123,18 @@ var ofVersions = []string{"crd/version-removed", "crd/stored-version-removed", "
 func notesOf(old, now *apiextensionsv1.CustomResourceDefinition) (notes []string) {
 	for _, version := range old.Spec.Versions {
 		if version.Served && !serves(now, version.Name) {
-			notes = append(notes, fmt.Sprintf("no longer serve %s: clients that use it get 404", version.Name))
+			notes = append(notes, fmt.Sprintf("CRD(s) no longer serve %s: clients that use it get 404", version.Name))
 		}
 	}
 	switch from, to := crdchange.StorageVersion(old), crdchange.StorageVersion(now); {
 	case crdchange.Version(old, to) != nil:
 		return notes
 	case serves(now, from):
-		return append(notes, fmt.Sprintf("switch to %s, which the installed release lacks, when the new pods are ready: from then on the way back stores their instances in %s again, and needs a working conversion", to, from))
+		return append(notes, fmt.Sprintf("CRD(s) switch to %s, which the installed release lacks, when the new pods are ready: from then on the way back stores their instances in %s again, and needs a working conversion", to, from))
 	case crdchange.Version(now, from) != nil:
-		return append(notes, fmt.Sprintf("switch to %s when the new pods are ready, and no longer serve %s: from then on no way back while they have instances", to, from))
+		return append(notes, fmt.Sprintf("CRD(s) switch to %s when the new pods are ready, and no longer serve %s: from then on no way back while they have instances", to, from))
 	default:
-		return append(notes, fmt.Sprintf("switch to %s and no longer have %s: no way back while they have instances", to, from))
+		return append(notes, fmt.Sprintf("CRD(s) switch to %s and no longer have %s: no way back while they have instances", to, from))
 	}
 }
 

@@ -80,13 +80,16 @@ func (d definitions) has(resource, name string) bool {
 	return slices.ContainsFunc(d.objects.UnsortedList(), func(known string) bool { return strings.HasSuffix(known, "policies/"+name) })
 }
 
+// unjudged is the note about an object that the API server cannot judge before another object of the release exists.
+const unjudged = "object(s) are checked when their phase is reached, because the release defines their kind or an object that they need"
+
 // dryRun adds a finding if the API server rejects the write of an object. If it would create the object, it rejects only the change of an
 // immutable field. No list of such fields is needed, which would differ between versions of Kubernetes. The message has the command that
 // deletes the object, unless objects of others or machines would be deleted with it. The installer does not delete the object itself:
 // meanwhile a provider does not run.
 func (r Release) dryRun(ctx context.Context, cluster Cluster, one judged, actual *unstructured.Unstructured) judged {
 	if r.defines.needs(one.desired) {
-		one.unjudged = true
+		one.notes = append(one.notes, unjudged)
 		return one
 	}
 	desired := one.desired
@@ -95,7 +98,7 @@ func (r Release) dryRun(ctx context.Context, cluster Cluster, one judged, actual
 	case err == nil, Resolves(desired, err):
 		return one
 	case r.defines.lacks(err):
-		one.unjudged = true
+		one.notes = append(one.notes, unjudged)
 		return one
 	case IsTransient(err), !meta.IsNoMatchError(err) && !errors.As(err, new(apierrors.APIStatus)):
 		one.err = fmt.Errorf("sending the dry run of %s: %w", object.Describe(desired), err)

@@ -103,7 +103,7 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 	found := release.versions()
 	var errs []error
 	var collisions []collision.Object
-	notes, unjudged := map[string]int{}, 0
+	notes := map[string]int{}
 	for _, one := range all {
 		if one.collides != nil {
 			collisions = append(collisions, *one.collides)
@@ -112,19 +112,12 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 		for _, note := range one.notes {
 			notes[note]++
 		}
-		if one.unjudged {
-			unjudged++
-		}
 	}
 	if collisions != nil {
 		found = append(found, Finding{Reason: reason.Collision, Message: collision.Message(collisions)})
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
-	found = append(release.accept(found), counted(notes)...)
-	if unjudged > 0 {
-		found = append(found, Finding{Message: fmt.Sprintf("%d object(s) are checked when their phase is reached, because the release defines their kind or an object that they need", unjudged)})
-	}
-	return found, errors.Join(errs...)
+	return append(release.accept(found), counted(notes)...), errors.Join(errs...)
 }
 
 // Lasting returns the accepted risks and the notes that follow from the release and the installed version alone. They hold also after
@@ -158,9 +151,7 @@ type judged struct {
 	findings []Finding
 	// collides describes an object of another owner; nil for any other.
 	collides *collision.Object
-	// unjudged is set if the API server cannot judge the object before another object of the release exists.
-	unjudged bool
-	// notes are predicates of a CRD.
+	// notes are predicates of the object, with the kind of objects that have them.
 	notes []string
 	err   error
 }
@@ -195,10 +186,10 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 	return one
 }
 
-// counted returns a note for each predicate, with the number of CRDs.
+// counted returns a note for each predicate, with the number of objects.
 func counted(notes map[string]int) (out []Finding) {
 	for _, note := range slices.Sorted(maps.Keys(notes)) {
-		out = append(out, Finding{Message: fmt.Sprintf("%d CRD(s) %s", notes[note], note)})
+		out = append(out, Finding{Message: fmt.Sprintf("%d %s", notes[note], note)})
 	}
 	return out
 }

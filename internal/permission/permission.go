@@ -125,17 +125,7 @@ func (r Rule) Requests() []authorizationv1.SelfSubjectAccessReviewSpec {
 func (n requiredPermissions) rules() []Rule {
 	var rules []Rule
 	for p, why := range n {
-		rule := Rule{Namespace: p.namespace, Why: string(why), PolicyRule: rbacv1.PolicyRule{Verbs: []string{p.Verb}}}
-		switch {
-		case p.URL != "":
-			rule.NonResourceURLs = []string{p.URL}
-		case p.Name != "":
-			rule.ResourceNames = []string{p.Name}
-			fallthrough
-		default:
-			rule.APIGroups, rule.Resources = []string{p.Group}, []string{p.Resource}
-		}
-		rules = append(rules, rule)
+		rules = append(rules, Rule{p.namespace, p.Rule(), string(why)})
 	}
 	for _, field := range []func(*Rule) *[]string{
 		func(r *Rule) *[]string { return &r.Verbs },

@@ -40,10 +40,10 @@ func Of(rule rbacv1.PolicyRule) []Permission {
 }
 
 // Covers reports whether p includes other.
-func (p Permission) Covers(other Permission) bool { return covers(p.rule(), other.rule()) }
+func (p Permission) Covers(other Permission) bool { return covers(p.Rule(), other.Rule()) }
 
 // rule returns the rule with only this permission.
-func (p Permission) rule() rbacv1.PolicyRule {
+func (p Permission) Rule() rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{Verbs: []string{p.Verb}}
 	if p.URL != "" {
 		rule.NonResourceURLs = []string{p.URL}
@@ -58,7 +58,7 @@ func (p Permission) rule() rbacv1.PolicyRule {
 
 // Allows reports whether a rule allows a verb on every object of a resource.
 func Allows(rule rbacv1.PolicyRule, group, resource, verb string) bool {
-	return covers(rule, Permission{Verb: verb, Group: group, Resource: resource}.rule())
+	return covers(rule, Permission{Verb: verb, Group: group, Resource: resource}.Rule())
 }
 
 func covers(rule, other rbacv1.PolicyRule) bool {

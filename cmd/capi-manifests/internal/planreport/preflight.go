@@ -31,13 +31,10 @@ func (i *Installed) findings(ctx context.Context, judges *judged, release prefli
 	}
 	if current := i.ClusterAPI.Status.Version(i.ClusterAPI.Status.CurrentVersion); current != nil {
 		release.Installed = current.Components
-		crds := map[string]*unstructured.Unstructured{}
-		for _, o := range i.objects[current.Name] {
-			if object.IsCRD(o) {
-				crds[o.GetName()] = o
-			}
+		installed := revision.ByIdentity([]revision.Phase{{Objects: i.objects[current.Name]}})
+		release.InstalledCRD = func(name string) *unstructured.Unstructured {
+			return installed[object.Identity{GroupKind: object.CustomResourceDefinition, Name: name}]
 		}
-		release.InstalledCRD = func(name string) *unstructured.Unstructured { return crds[name] }
 	}
 	found, err := preflight.Check(ctx, judges, release)
 	for at := range found {
