@@ -73,6 +73,7 @@ type harness struct {
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default
+	lease           time.Duration // of the leader election; 0 without
 	namespaces      v1alpha1.Namespaces
 	registries      bool // the registry configuration of the cluster is read
 
@@ -313,7 +314,7 @@ func (h *harness) start(release string) {
 	}
 	options := install.Options{
 		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask,
-		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout, Namespaces: h.namespaces,
+		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout, Lease: h.lease, Namespaces: h.namespaces,
 	}
 	if h.registries {
 		options.Registries = &registryconfig.Registries{Reader: mgr.GetAPIReader()}

@@ -26,9 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,6 +69,8 @@ type Options struct {
 	Release string
 	// Identity is the identity of the process in the Lease; empty without leader election.
 	Identity string
+	// Lease is the duration of the lease; 0 without leader election.
+	Lease time.Duration
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
 	// Fetcher returns the bundles of an image.
@@ -248,10 +248,6 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	if err != nil {
 		return err
 	}
-	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("creating the discovery client: %w", err)
-	}
 	permissions := installer.Permissions{Reviews: writer, Mapper: mgr.GetRESTMapper(), Namespaces: options.Namespaces}
 	certificates := version.NewTrigger()
 	issued, err := watchCertificates(mgr, providers, objects.Changes, certificates)
@@ -270,8 +266,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		},
 		Replacer:        replacer,
 		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
-		Orphans:         removal.Orphans{Discovery: kinds, Rules: permissions.Rules, Namespaces: providers, Live: live, Writer: writer, Owners: objects.Owners},
-		ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
+		Lease: options.Lease, ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).

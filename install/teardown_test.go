@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,6 +120,35 @@ func leavesUnmanagedCRD(t *testing.T, policy metav1.DeletionPropagation, running
 		t.Errorf("the unmanaged CRD has our metadata: %v", found)
 	}
 	h.must(h.Delete(t.Context(), left))
+}
+
+// An object that a former leader creates after the objects of its version were removed is removed too: the ConfigMap of the version stays until
+// this process has led for the duration of a lease.
+func TestTeardown_LateWrite(t *testing.T) {
+	h := newHarness(t)
+	h.lease = 20 * time.Second
+	h.installRelease(core(configMap("late", "1")), aws())
+	late := h.object("v1/ConfigMap", namespace, "late")
+	h.release(core(), aws())
+	h.reports("InstallerProgressing", "TearingDown", "removing version 4.22.0-1: waiting for late writes of a former leader")
+	if h.object("v1/ConfigMap", namespace, "late") != nil {
+		t.Fatal("the ConfigMap was not removed")
+	}
+	late.SetResourceVersion("")
+	late.SetUID("")
+	h.must(h.asInstaller().Create(t.Context(), late, client.FieldOwner(v1alpha1.FieldOwner)))
+	h.settled("4.22.0-2")
+	if h.object("v1/ConfigMap", namespace, "late") != nil {
+		t.Error("the ConfigMap of the removed version remains")
+	}
+}
+
+// asInstaller returns a client with the rights of the installer: an admission policy rejects the marks of the installer from others.
+func (h *harness) asInstaller() client.Client {
+	h.Helper()
+	out, err := client.New(h.config, client.Options{Scheme: h.Scheme()})
+	h.must(err)
+	return out
 }
 
 // logged waits until the installer has logged a line that contains every part.

@@ -163,8 +163,12 @@ func run(ctx context.Context, f *flags) error {
 	}
 	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader(), namespaces.Operand), &cache.Store{Dir: f.cacheDir}
 	verified := f.fetcher(registries, policies, store)
+	lease := f.leaseDuration
+	if !f.leaderElect {
+		lease = 0
+	}
 	err = install.AddToManager(mgr, install.Options{ //nolint:contextcheck // the cache calls a function of its own, without a context
-		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity,
+		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity, Lease: lease,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
 		Mask: mask, Namespaces: namespaces,

@@ -253,7 +253,6 @@ func (e *Engine) Start(ctx context.Context) error { return e.cache.Start(ctx) }
 func (e *Engine) Source(request reconcile.Request) source.Source {
 	return e.cache.Source(handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		e.Changes.Observe(object.IdentityOf(o))
-		e.Changes.ObserveOwner(revision.Owner(e.Owners.Namespace, o))
 		return []reconcile.Request{request}
 	}))
 }

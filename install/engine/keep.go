@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -139,8 +138,6 @@ type Changes struct {
 	mutex sync.Mutex
 	count uint64
 	last  map[object.Identity]uint64
-	// owners are the versions that control objects with events.
-	owners sets.Set[string]
 }
 
 // Observe counts an event.
@@ -152,25 +149,6 @@ func (c *Changes) Observe(o object.Identity) {
 	}
 	c.count++
 	c.last[o] = c.count
-}
-
-// ObserveOwner keeps the version that controls an object with an event.
-func (c *Changes) ObserveOwner(version string) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.owners == nil {
-		c.owners = sets.New[string]()
-	}
-	c.owners.Insert(version)
-}
-
-// TakeOwners returns the versions that controlled the objects with events since the last call.
-func (c *Changes) TakeOwners() sets.Set[string] {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	taken := c.owners
-	c.owners = nil
-	return taken.Delete("")
 }
 
 // Count returns the number of events so far.

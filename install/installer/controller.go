@@ -11,8 +11,7 @@
 //     one is complete or the current one, so that running providers are maintained even if
 //     the new release fails. attempt has the steps for a version.
 //  5. It releases the CRDs that are unmanaged now.
-//  6. It removes the versions whose ConfigMaps are being deleted: first the Deployments, then the last phase first, and the
-//     objects of versions that do not exist.
+//  6. It removes the versions whose ConfigMaps are being deleted: first the Deployments, then the last phase first.
 //  7. It reports the gravest outcome.
 //
 // Its decisions are computed from values: a version is read from ConfigMaps, a
@@ -42,6 +41,9 @@ import (
 
 // Reconcile brings the cluster one step closer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if r.began.IsZero() {
+		r.began = time.Now()
+	}
 	read, err := snapshot.Read(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -75,7 +77,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	outcome, behind := withRemoval(outcome, removed)
 	r.behind(ctx, &outcome, "Removal failed", behind)
 	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
-		r.removeOrphans(ctx, s, &outcome)
 		r.Applier.settle(s.Cluster.Status.CurrentVersion)
 		if err := r.nameRetained(ctx, s, &outcome); err != nil {
 			return reconcile.Result{}, err

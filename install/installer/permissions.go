@@ -183,18 +183,3 @@ func (e *permissionsError) Error() string {
 	return fmt.Sprintf("installing version %s is forbidden: service account %s in namespace %s %s; nothing of the version was written; \"capi-manifests rbac\" writes the missing rules",
 		e.version, v1alpha1.ServiceAccountName, e.namespace, strings.Join(texts, "; "))
 }
-
-// Rules returns the rules of the installer in a namespace; cluster-wide if it is empty. There are none if the API server does
-// not let the installer ask.
-func (p Permissions) Rules(ctx context.Context, namespace string) ([]rbacv1.PolicyRule, error) {
-	held, err := p.ownRules(ctx, namespace)
-	if apierrors.IsForbidden(err) {
-		log.FromContext(ctx).Info("Not searching for objects whose version does not exist", "cause", err.Error())
-		return nil, nil
-	}
-	rules := make([]rbacv1.PolicyRule, len(held))
-	for i := range held {
-		rules[i] = held[i].PolicyRule
-	}
-	return rules, err
-}

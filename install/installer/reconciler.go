@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -42,8 +41,8 @@ type Reconciler struct {
 	Replacer *replacing.Writer
 	// Remover removes revisions.
 	Remover removal.Remover
-	// Orphans finds the objects of versions that do not exist.
-	Orphans removal.Orphans
+	// Lease is the duration of the lease; 0 without leader election.
+	Lease time.Duration
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
@@ -55,12 +54,10 @@ type Reconciler struct {
 
 	// log is the state that was logged last. A restart logs it again.
 	log rolloutLog
-	// searched are the versions that were known when the last search found no orphans; nil if there was none. A restart searches again.
-	searched sets.Set[string]
 	// refused is the time until the next attempt after the last rejection; 0 without one. A restart begins with a second.
 	refused time.Duration
-	// searchAgain is the time of the next search if the last one was incomplete; zero otherwise.
-	searchAgain time.Time
+	// began is the time of the first reconcile. A restart begins again.
+	began time.Time
 }
 
 // withSecrets returns the state with the Secrets of versions.

@@ -10,12 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 )
@@ -55,36 +53,6 @@ func TestOtherParts_OfVersionsInUse(t *testing.T) {
 		if diff := cmp.Diff(sets.New(want...), got); diff != "" {
 			t.Errorf("version %s removes (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-// An object is not an orphan while a version has its part, in the status or only in a ConfigMap.
-func TestOwners_OfPartsInUse(t *testing.T) {
-	first, firstMap := storedVersion(t, "4.22.0-5", settings("a", "red"))
-	first.Components[0].InstalledAs = "4.22.0-1"
-	set := operand.Set{Operands: []operand.Operand{{Name: "core", Type: "core", InstalledAs: "4.22.0-3", Objects: []*unstructured.Unstructured{settings("a", "blue")}}}}
-	stored, err := revision.Encode(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := stateOf([]v1alpha1.Version{first}, firstMap, *revision.ConfigMaps(v1alpha1.OpenShiftNamespaces.Operator, "4.22.0-6", metav1.OwnerReference{}, stored)[0])
-	for _, uninstalling := range []bool{false, true} {
-		if uninstalling {
-			s.Cluster.DeletionTimestamp = new(metav1.Now())
-			s.ConfigMaps = s.ConfigMaps[1:]
-		}
-		want := sets.New("4.22.0-3", "4.22.0-6")
-		if !uninstalling {
-			want.Insert("4.22.0-1", "4.22.0-5")
-		}
-		known, err := s.owners()
-		if diff := cmp.Diff(want, known); diff != "" || err != nil {
-			t.Errorf("uninstalling %t (-want +got):\n%s%v", uninstalling, diff, err)
-		}
-	}
-	s.ConfigMaps[0].BinaryData = nil
-	if _, err := s.owners(); err == nil {
-		t.Error("the owners of a version that cannot be read count as unknown")
 	}
 }
 

@@ -34,11 +34,15 @@ type teardown struct {
 	applier *Applier
 	remover *removal.Remover
 	log     *rolloutLog
+	// lateWrites is the time until a write of a former leader can arrive: one that was paused during a write, and has lost its lease meanwhile, can
+	// still create an object. Nothing but the ConfigMap of its version records the object, so the ConfigMap stays until then, and each pass reads
+	// the objects of the version again.
+	lateWrites time.Time
 }
 
 // teardown returns the removal of versions of a state.
 func (r *Reconciler) teardown(s state) teardown {
-	return teardown{s: s, live: r.Live, writer: r.Client, applier: &r.Applier, remover: &r.Remover, log: &r.log}
+	return teardown{s: s, live: r.Live, writer: r.Client, applier: &r.Applier, remover: &r.Remover, log: &r.log, lateWrites: r.began.Add(r.Lease)}
 }
 
 // deleted removes the objects of every version whose ConfigMap is being deleted.
@@ -87,9 +91,7 @@ func (t teardown) each(ctx context.Context, step func(context.Context, string) (
 			failed = append(failed, removeFinalizer(ctx, t.writer, configMap))
 		default:
 			waiting = append(waiting, progress.message(name))
-			if progress.running != nil {
-				outcome.RecheckWithin(podsRecheck)
-			}
+			outcome.RecheckWithin(progress.recheck)
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -142,7 +144,7 @@ func (t teardown) prepare(ctx context.Context, name string, others sets.Set[revi
 // stop stops the managers of a plan. The progress is keep when none runs.
 func (t teardown) stop(ctx context.Context, p plan) (teardownProgress, error) {
 	running, err := t.remover.Stop(ctx, p.revision(), t.s.removedSince(p.name))
-	return teardownProgress{keep: running == nil, running: running, phases: removedPhases(p.phases, engine.Removal{})}, err
+	return teardownProgress{keep: running == nil, running: running, recheck: podsRecheck, phases: removedPhases(p.phases, engine.Removal{})}, err
 }
 
 // revision removes the objects of a version, unless the version is still needed.
@@ -178,6 +180,8 @@ type teardownProgress struct {
 	done bool
 	// running are the Deployments that are being stopped before another object is removed.
 	running []string
+	// recheck is the time until the next pass; 0 if an event causes it.
+	recheck time.Duration
 	removal.Progress
 	// phases is the state of each phase.
 	phases []v1alpha1.Phase
@@ -221,6 +225,9 @@ func (t teardown) remove(ctx context.Context, p plan, others sets.Set[revision.P
 		}
 		t.log.teardown(ctx, p.name, removed)
 		out = teardownProgress{done: removed.Complete, Progress: removed, phases: removedPhases(p.phases, removed.Removal)}
+	}
+	if left := time.Until(t.lateWrites); out.done && left > 0 {
+		out.done, out.recheck, out.Waiting = false, left, []string{"late writes of a former leader"}
 	}
 	if !out.done {
 		return out, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -166,6 +167,32 @@ func TestTeardown_WaitsForObjects(t *testing.T) {
 	if err := live.Get(t.Context(), client.ObjectKeyFromObject(&old), &old); err != nil || !slices.Equal(old.Finalizers, []string{"example.com/other"}) {
 		t.Errorf("finalizers %v, %v", old.Finalizers, err)
 	}
+}
+
+// A version without objects stays while a former leader can still write. An object that it writes is removed, although the cache does not show it.
+func TestTeardown_WaitsForLateWrites(t *testing.T) {
+	current, configMap := storedVersion(t, "4.22.0-2", settings("new", "red"))
+	_, old := storedVersion(t, "4.22.0-1", settings("late", "red"))
+	old.DeletionTimestamp, old.Finalizers = new(metav1.Now()), []string{v1alpha1.TeardownFinalizer}
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(&old).Build()
+	reconciler := reconcilerOf(t, fake.NewClientBuilder().Build(), live, watches{})
+	reconciler.Lease, reconciler.began = time.Minute, time.Now()
+	s := stateOf([]v1alpha1.Version{current}, configMap, old)
+	expect := func(want string, recheck time.Duration) {
+		t.Helper()
+		got := reconciler.teardown(s).deleted(t.Context())
+		if !strings.Contains(got.Message, want) || got.Recheck.Round(time.Second) != recheck || (want == "") != (got.Reason == reason.AsExpected) {
+			t.Errorf("%+v, want to wait for %q", got, want)
+		}
+	}
+	expect("late writes of a former leader", time.Minute)
+	if err := live.Create(t.Context(), controlledBy(t, "4.22.0-1", settings("late", "red"))); err != nil {
+		t.Fatal(err)
+	}
+	expect("ConfigMap late", 0)
+	expect("late writes of a former leader", time.Minute)
+	reconciler.began = time.Now().Add(-time.Minute)
+	expect("", 0)
 }
 
 // An uninstall removes no object of a version while a manager of another one runs.

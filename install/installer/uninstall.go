@@ -69,9 +69,6 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	if deleted != nil {
 		outcome.Reason, outcome.Err = reason.ApplyFailed, errors.Join(deleted, outcome.Err)
 	}
-	if outcome.Reason == reason.AsExpected && !s.orphaning() && len(s.revisions().ownedBy(s.Cluster)) == 0 {
-		r.removeOrphans(ctx, s, &outcome)
-	}
 	remaining := s.revisions().versions()
 	switch {
 	case apierrors.IsForbidden(outcome.Err):

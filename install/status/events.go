@@ -49,8 +49,6 @@ const (
 	ObjectsReplaced EventReason = "ObjectsReplaced"
 	// ValuesReplaced: an admission plugin replaces values of the manifests in each write.
 	ValuesReplaced EventReason = "ValuesReplaced"
-	// OrphansRemoved: objects whose version does not exist were removed.
-	OrphansRemoved EventReason = "OrphansRemoved"
 	// InterceptorsRemoved: objects that intercept requests, of a version that was never complete, were deleted.
 	InterceptorsRemoved EventReason = "InterceptorsRemoved"
 	// CRDsKept: CRDs were retained when their version was removed.

@@ -20,8 +20,8 @@ import (
 // election are the arguments of processes that compete for a lease that expires soon.
 var election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=1s"}
 
-// brief are the arguments of processes that compete for a lease that expires in three seconds.
-var brief = []string{"--leader-elect", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+// ample are the arguments of processes that compete for a lease in which a downgrade removes the objects of a version.
+var ample = []string{"--leader-elect", "--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s", "--leader-elect-retry-period=500ms"}
 
 // hold holds a write back until the returned function is called, and pauses the leader meanwhile.
 func (h *harness) hold(write faults.Fault, leader *process) (held func() int, let func()) {
@@ -75,7 +75,7 @@ func (p *process) signal(signal syscall.Signal) {
 }
 
 // TestLease_Pauses pauses the leader again and again, at another write of an upgrade or a downgrade each time, until another process leads and
-// has gone back: no object of a removed version stays. PAUSES is the number of pauses; make pauses makes 200.
+// has removed the objects of the other release: no object of a removed version stays. PAUSES is the number of pauses; make pauses makes 200.
 func TestLease_Pauses(t *testing.T) {
 	pauses := 3
 	if n, err := strconv.Atoi(os.Getenv("PAUSES")); err == nil {
@@ -87,7 +87,7 @@ func TestLease_Pauses(t *testing.T) {
 		"only-b": h.imagesOf(core("v2.0.0", configMap("only-b")), aws("v2.0.0")),
 	}}
 	h.writeImages(p.releases["only-a"])
-	p.leader = h.start("4.22.0", brief...)
+	p.leader = h.start("4.22.0", ample...)
 	h.within(2*patience, "the first release is installed", func() error { return p.installed("only-a", "only-b") })
 	late := 0
 	for n := range pauses {
@@ -116,11 +116,16 @@ type paused struct {
 
 // installed returns an error until a release is installed, and nothing of the other one exists.
 func (p *paused) installed(own, other string) error {
+	return errors.Join(p.has(own, other), p.h.atRest())
+}
+
+// has returns an error until the objects of a release exist, and no object of the other one.
+func (p *paused) has(own, other string) error {
 	names := p.h.names()
 	if !slices.Contains(names, "ConfigMap "+own) || slices.Contains(names, "ConfigMap "+other) {
 		return fmt.Errorf("installed: %v", names)
 	}
-	return p.h.atRest()
+	return nil
 }
 
 // pause pauses the leader during the nth write of a change between releases. Another process goes back to the former release, then the write
@@ -151,9 +156,9 @@ func (p *paused) pause(name string, nth int, from, to string) bool {
 		next = p.running(next)
 		return h.succeeded(was)
 	})
-	h.eventually(name+": the former release is installed", func() error {
+	h.eventually(name+": the objects of the other release are removed", func() error {
 		next = p.running(next)
-		return p.installed(from, to)
+		return p.has(from, to)
 	})
 	let()
 	h.continued(p.leader)
@@ -173,7 +178,7 @@ func (p *paused) pause(name string, nth int, from, to string) bool {
 
 // start starts a process that waits for the lease.
 func (p *paused) start() *process {
-	return p.h.start("4.22.0", append(slices.Clone(brief), "--cache-dir="+p.h.TempDir())...)
+	return p.h.start("4.22.0", append(slices.Clone(ample), "--cache-dir="+p.h.TempDir())...)
 }
 
 // running returns the process, or another one if it has ended: on a slow machine it can lose its short lease, and a kubelet would start it again.
