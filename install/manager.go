@@ -264,9 +264,9 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 			Certificates: servingcert.Issuer{Namespace: options.Namespaces.Operator, Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
 			Guards: installer.Guards{Live: live, Writer: replacer, Instance: instances.Check, DropVersions: migrator.Drop, Readable: instances.Readable},
 		},
-		Replacer:        replacer,
-		Remover:         removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
-		Lease: options.Lease, ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
+		Replacer: replacer,
+		Remover:  removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
+		Lease:    options.Lease, ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).

@@ -33,7 +33,6 @@ import (
 //  7. issue the certificates of its Services.
 func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now time.Time) attempt {
 	out := attempt{plan: plan{version: v}, judged: judgement{version: v.name, accepted: s.Cluster.Spec.AcceptedRisks}, scope: scopeOf(v.name, s.Cluster.Status), late: isLate(deadline, now)}
-	r.contention = r.contention.under(v.ignored)
 	out = r.divide(ctx, s, out)
 	out.former = r.formerly(s, v)
 	if out.scope != rollout {
@@ -96,13 +95,15 @@ func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Ti
 	out = r.checkAndApply(ctx, s, out, now)
 	out.immutable = r.Guards.immutable(ctx, out.plan, out.result)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
-	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, r.contention.of(out.plan.name), now)
-	r.contention = r.contention.after(s.Cluster.Status, out, reissued, now)
-	out.contested, out.next = r.contention.of(out.plan.name).message(now)
+	key := out.plan.key()
+	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, now, func(secret object.Identity) bool {
+		return r.contention.paused(subject{key, secret}, now)
+	})
+	out.contested = r.contention.after(key, out.result, out.scope, reissued, now)
 	if out.scope == maintenance {
 		replaced := replacementsIn(out.result)
 		out.replaced, r.replaced = replaced.event(r.replaced), replaced
-		if len(replaced) > 0 && out.next == 0 {
+		if len(replaced) > 0 {
 			out.next = replacedRecheck
 		}
 	}
@@ -159,9 +160,9 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	if a.scope == maintenance {
 		how.Reserved = r.deletions.reserved(s, a.plan.name)
 	}
-	known := r.contention.of(a.plan.name)
+	key := a.plan.key()
 	how.Paused = func(o object.Identity) bool {
-		return known.paused(o, now) || a.scope == controlledOnly && leaves(o.GroupKind)
+		return r.contention.paused(subject{key, o}, now) || a.scope == controlledOnly && leaves(o.GroupKind)
 	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)

@@ -36,9 +36,10 @@ type attempt struct {
 	refused []string
 	// works is set if every object is available.
 	works bool
-	// contested are the objects of the version whose reverts are paused, and next is the time until one of them ends.
+	// contested is the message about objects of the version that another actor keeps changing.
 	contested string
-	next      time.Duration
+	// next is the time until replaced values are written again; 0 without such values.
+	next time.Duration
 	// replaced is the event about values that admission plugins replace.
 	replaced []status.Event
 	// taken and adopted are the objects of cluster-capi-operator adopted in

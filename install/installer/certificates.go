@@ -28,11 +28,11 @@ type certificate struct {
 	at   time.Time
 }
 
-// issue issues the certificates of the Services in a plan, except while a contest for their Secret is paused. It returns the Secrets of earlier checks
+// issue issues the certificates of the Services in a plan, except the ones with a paused Secret. It returns the Secrets of earlier checks
 // that it has written again, also with an error: another actor has changed or deleted them.
-func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan, known contests, now time.Time) (again []servingcert.Written, err error) {
+func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan, now time.Time, paused func(secret object.Identity) bool) (again []servingcert.Written, err error) {
 	services := slices.DeleteFunc(p.requesting(), func(o *unstructured.Unstructured) bool {
-		return !servingcert.RequestsCertificate(o) || c.has(object.IdentityOf(o), seen, p.authority, now) || known.paused(servingcert.SecretOf(o), now)
+		return !servingcert.RequestsCertificate(o) || c.has(object.IdentityOf(o), seen, p.authority, now) || paused(servingcert.SecretOf(o))
 	})
 	check := certificate{authority: p.authority, asOf: seen.Count(), at: now}
 	written, err := issuer.Issue(ctx, services)

@@ -13,43 +13,61 @@ import (
 	"github.com/capi-installer/capi-installer/install/engine"
 )
 
+// contested is the object of reconciled.
+var contested = subject{"plan", reference("a").Identity}
+
 // reconciled is the result of a reconcile with one object.
 func reconciled(action engine.Action, paused bool) engine.Result {
 	return result(phase("core", engine.Object{Reference: reference("a"), Action: action, Paused: paused}))
 }
 
-// fight reconciles an object that another actor changes after each interval, for a time, and returns the times of the reverts.
-func fight(c contests, of scope, began time.Time, interval, duration time.Duration) (after contests, reverts []time.Duration) {
+// fight reconciles an object that another actor changes after each interval, for a time. It returns the times of the reverts, and the last message.
+func fight(c *contention, of scope, began time.Time, interval, duration time.Duration) (reverts []time.Duration, message string) {
 	for at := time.Duration(0); at < duration; at += interval {
 		now := began.Add(at)
-		paused := c.paused(reference("a").Identity, now)
-		if c = c.after(reconciled(engine.Recovered, paused), of, now); !paused {
+		paused := c.paused(contested, now)
+		if message = c.after("plan", reconciled(engine.Recovered, paused), of, nil, now); !paused {
 			reverts = append(reverts, at)
 		}
 	}
-	return c, reverts
+	return reverts, message
 }
 
-// An actor that fights at once or every five seconds causes few reverts, and the condition names the object meanwhile.
-func TestContests_Fighter(t *testing.T) {
+// An actor that fights at once or every five seconds causes few reverts, and the condition names the object meanwhile. Other versions are not
+// delayed, nor is this one with another drift policy.
+func TestContention_Fighter(t *testing.T) {
 	for _, interval := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 		for _, of := range []scope{maintenance, rollout, controlledOnly} {
-			began := time.Now()
-			c, reverts := fight(nil, of, began, interval, time.Hour)
-			counts := make([]int, 60)
-			for _, at := range reverts {
-				counts[int(at.Minutes())]++
+			c, began := contention{}, time.Now()
+			reverts, message := fight(&c, of, began, interval, time.Hour)
+			if reverts[2] > time.Minute || reverts[3]-reverts[2] != revertDelay || len(reverts) > 15 || !strings.Contains(message, "ConfigMap a") || !c.contested(contested) {
+				t.Errorf("scope %d, every %s: message %q, reverts %v", of, interval, message, reverts)
 			}
-			pauses := []time.Duration{reverts[3] - reverts[2], reverts[4] - reverts[3]}
-			if counts[0] != 3 || counts[1]*5 > counts[0] || len(reverts) > 12 || pauses[0].Round(time.Minute) != 2*time.Minute || pauses[1].Round(time.Minute) != 10*time.Minute {
-				t.Errorf("scope %d, every %s: %d reverts, by minute %v", of, interval, len(reverts), counts)
+			if other := (subject{"other", contested.Identity}); c.paused(other, began.Add(time.Hour)) || c.contested(other) {
+				t.Errorf("scope %d, every %s: another plan is delayed", of, interval)
 			}
-			message, next := c.message(began.Add(time.Hour))
-			if left := reverts[len(reverts)-1] + 10*time.Minute - time.Hour; next != left+time.Second {
-				t.Errorf("scope %d, every %s: next reconcile in %s, but the pause ends in %s", of, interval, next, left)
+		}
+	}
+}
+
+// A GitOps controller acts every few minutes: each of its changes is reverted at once, and the condition names the object until no change follows.
+// Changes that are not repeated within the memory are never named.
+func TestContention_SlowActor(t *testing.T) {
+	for interval, named := range map[time.Duration]bool{revertDelay: true, 10 * time.Minute: true, 14 * time.Minute: true, 16 * time.Minute: false} {
+		for _, of := range []scope{maintenance, rollout, controlledOnly} {
+			var c contention
+			now := time.Now()
+			for count := 1; count <= 20; count++ {
+				if now = now.Add(interval); c.paused(contested, now) {
+					t.Fatalf("scope %d, every %s: change %d is not reverted", of, interval, count)
+				}
+				c.after("plan", reconciled(engine.Recovered, false), of, nil, now)
+				if message := c.after("plan", reconciled(engine.Idle, false), of, nil, now); strings.Contains(message, "ConfigMap a") != (named && count >= contestedAfter) {
+					t.Errorf("scope %d, every %s, change %d: message %q", of, interval, count, message)
+				}
 			}
-			if !strings.Contains(message, "ConfigMap a") || !c.contested(reference("a").Identity) {
-				t.Errorf("scope %d, every %s: message %q, next reconcile in %s", of, interval, message, next)
+			if message := c.after("plan", reconciled(engine.Idle, false), of, nil, now.Add(revertMemory+time.Second)); message != "" || len(c.contests) != 0 {
+				t.Errorf("scope %d, every %s: after the last change, message %q, objects %v", of, interval, message, c.contests)
 			}
 		}
 	}
@@ -64,8 +82,10 @@ func annotated() engine.Result {
 	return result
 }
 
-func TestContests_Message(t *testing.T) {
+func TestContention_Message(t *testing.T) {
 	created, updated := reconciled(engine.Created, false), reconciled(engine.Updated, false)
+	several := reconciled(engine.Recovered, false)
+	several.Phases[0].Objects = []engine.Object{{Reference: reference("c"), Action: engine.Recovered}, {Reference: reference("b"), Action: engine.Recovered}}
 	for name, test := range map[string]struct {
 		of      scope
 		results []engine.Result
@@ -73,162 +93,57 @@ func TestContests_Message(t *testing.T) {
 	}{
 		"an annotated object": {maintenance, slices.Repeat([]engine.Result{annotated()}, 3),
 			`ConfigMap a (fields .spec.caBundle, changed by field manager "cert-manager-cainjector", annotated cert-manager.io/inject-ca-from, labelled kapp.k14s.io/app)`},
+		"several objects, sorted":                                             {maintenance, slices.Repeat([]engine.Result{several}, 3), "ConfigMap b (modified), ConfigMap c (modified)"},
 		"an object that is deleted again and again":                           {maintenance, []engine.Result{created, created, created}, "ConfigMap a (deleted)"},
 		"creates and updates of a rollout":                                    {rollout, []engine.Result{created, updated, updated, created, updated}, ""},
-		"an object that is paused for another reason, such as a reserved one": {maintenance, []engine.Result{reconciled(engine.Created, true)}, ""},
+		"an object that is paused for another reason, such as a reserved one": {maintenance, slices.Repeat([]engine.Result{reconciled(engine.Created, true)}, 5), ""},
 	} {
-		var c contests
-		now := time.Now()
+		var c contention
+		message, now := "", time.Now()
 		for _, result := range test.results {
-			c = c.after(result, test.of, now)
+			message = c.after("plan", result, test.of, nil, now)
 		}
-		message, next := c.message(now)
-		if contested := test.want != ""; !strings.HasSuffix(message, test.want) || (message != "") != contested || (next != 0) != contested || (len(c) != 0) != contested {
-			t.Errorf("%s: message %q, next reconcile in %s, contests %v", name, message, next, c)
+		if contested := test.want != ""; !strings.HasSuffix(message, test.want) || (message != "") != contested || (len(c.contests) != 0) != contested {
+			t.Errorf("%s: message %q, contests %v", name, message, c.contests)
 		}
 	}
 }
 
-// The condition names the annotation. Once an administrator has removed it, the object is reverted without a pause.
-func TestContests_EndWithAnnotation(t *testing.T) {
-	var c contests
-	now := time.Now()
-	annotated := annotated()
-	for range 4 {
-		c = c.after(annotated, maintenance, now)
-	}
-	annotated.Phases[0].Objects[0].Paused = true
-	if c = c.after(annotated, maintenance, now); !c.paused(reference("a").Identity, now) {
-		t.Fatal("no pause")
-	}
-	c = c.after(reconciled(engine.Recovered, true), maintenance, now)
-	if message, next := c.message(now); c.paused(reference("a").Identity, now) || message != "" || next != time.Second {
-		t.Errorf("without the annotation: message %q, next reconcile in %s, contests %v", message, next, c)
-	}
-	if c = c.after(reconciled(engine.Recovered, false), maintenance, now); c[reference("a").Identity].reverts != 1 {
-		t.Errorf("after the revert: %v", c)
-	}
-}
-
-// Without a pause, the condition ends at once with the annotation.
-func TestContests_SlowActorEndsWithAnnotation(t *testing.T) {
-	var c contests
+// The condition names the annotation. Once an administrator has removed it, the next reconcile reverts the object.
+func TestContention_EndsWithAnnotation(t *testing.T) {
+	var c contention
 	now := time.Now()
 	for range 3 {
-		now = now.Add(10 * time.Minute)
-		c = c.after(annotated(), maintenance, now)
+		c.after("plan", annotated(), maintenance, nil, now)
 	}
-	if message, _ := c.message(now); message == "" {
-		t.Fatal("no contest")
+	if !c.paused(contested, now) {
+		t.Fatal("no pause")
 	}
-	c = c.after(reconciled(engine.Idle, false), maintenance, now.Add(time.Second))
-	if message, next := c.message(now); message != "" || next != 0 {
-		t.Errorf("without the annotation: message %q, next reconcile in %s", message, next)
+	if message := c.after("plan", reconciled(engine.Recovered, true), maintenance, nil, now); message == "" || c.paused(contested, now) {
+		t.Errorf("without the annotation: message %q, contests %v", message, c.contests)
+	}
+	if message := c.after("plan", reconciled(engine.Recovered, false), maintenance, nil, now); message != "" || c.limiter.NumRequeues(contested) != 1 {
+		t.Errorf("after the revert: message %q, contests %v", message, c.contests)
 	}
 }
 
 // CAPIInstallerDriftFight is about kinds that were reverted in each quarter of an hour. That holds in each contest.
-func TestContests_AreFoundByTheAlert(t *testing.T) {
+func TestContention_IsFoundByTheAlert(t *testing.T) {
 	rules, err := os.ReadFile("../../manifests/0000_90_cluster-api_02_prometheusrule.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, alert, _ := strings.Cut(string(rules), "alert: CAPIInstallerDriftFight\n")
 	alert, _, _ = strings.Cut(alert, "alert:")
-	if window := fmt.Sprintf("[%.0fm])) > 0\n      for: 45m\n", firstMemory.Minutes()); !strings.Contains(alert, window) {
+	if window := fmt.Sprintf("[%.0fm])) > 0\n      for: 45m\n", revertMemory.Minutes()); !strings.Contains(alert, window) {
 		t.Errorf("the alert does not contain %q: %s", window, alert)
 	}
 	for _, interval := range []time.Duration{100 * time.Millisecond, 5 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute} {
-		_, reverts := fight(nil, maintenance, time.Now(), interval, 3*time.Hour)
+		reverts, _ := fight(&contention{}, maintenance, time.Now(), interval, 3*time.Hour)
 		for i := range reverts[1:] {
-			if reverts[i+1]-reverts[i] >= firstMemory {
+			if reverts[i+1]-reverts[i] >= revertMemory {
 				t.Errorf("every %s: no revert from %s to %s", interval, reverts[i], reverts[i+1])
 			}
 		}
 	}
-}
-
-// The message is the same for the same objects: another one would be another write of the status.
-func TestContests_OrderOfTheMessage(t *testing.T) {
-	now, c := time.Now(), contests(nil)
-	result := reconciled(engine.Recovered, false)
-	for _, name := range []string{"b", "c", "d"} {
-		result.Phases[0].Objects = append(result.Phases[0].Objects, engine.Object{Reference: reference(name), Action: engine.Recovered})
-	}
-	for range 3 {
-		c = c.after(result, maintenance, now)
-	}
-	first, _ := c.message(now)
-	for range 20 {
-		if again, _ := c.message(now); again != first {
-			t.Fatalf("%q, then %q", first, again)
-		}
-	}
-}
-
-// A GitOps controller acts every few minutes: each of its changes is reverted at once, and the condition names the object as long as it acts.
-func TestContests_SlowActor(t *testing.T) {
-	for _, interval := range []time.Duration{61 * time.Second, 70 * time.Second, 3 * time.Minute, 10 * time.Minute} {
-		for _, of := range []scope{maintenance, rollout, controlledOnly} {
-			began, c := time.Now(), contests(nil)
-			now := began
-			for count := 1; count <= 20; count++ {
-				if now = now.Add(interval); c.paused(reference("a").Identity, now) {
-					t.Fatalf("scope %d, every %s: change %d is not reverted", of, interval, count)
-				}
-				c = c.after(reconciled(engine.Recovered, false), of, now)
-				c = c.after(reconciled(engine.Idle, false), of, now.Add(interval-time.Second))
-				message, next := c.message(now.Add(interval - time.Second))
-				if contested := count >= 3; strings.Contains(message, "ConfigMap a") != contested || (next > 0) != contested {
-					t.Errorf("scope %d, every %s, change %d: message %q, next reconcile in %s", of, interval, count, message, next)
-				}
-			}
-			now = now.Add(interval + time.Minute + time.Second)
-			c = c.after(reconciled(engine.Idle, false), of, now)
-			if message, next := c.message(now); message != "" || next != 0 || len(c) != 0 {
-				t.Errorf("scope %d, every %s: after the last change, message %q, next reconcile in %s, objects %v", of, interval, message, next, c)
-			}
-		}
-	}
-}
-
-// An actor that begins slowly and then fights at once is paused like any other.
-func TestContests_BecomesQuick(t *testing.T) {
-	began := time.Now()
-	c, reverts := fight(nil, maintenance, began, 5*time.Minute, 20*time.Minute)
-	c, quick := fight(c, maintenance, began.Add(20*time.Minute), time.Second, time.Hour)
-	if len(reverts) != 4 || len(quick) > 9 || !c.contested(reference("a").Identity) {
-		t.Errorf("%d reverts, then %d", len(reverts), len(quick))
-	}
-}
-
-// Changes that are not repeated are reverted at once, and forgotten.
-func TestContests_SingleChanges(t *testing.T) {
-	began := time.Now()
-	c, reverts := fight(nil, maintenance, began, 16*time.Minute, 16*time.Hour)
-	if message, _ := c.message(began.Add(16 * time.Hour)); len(reverts) != 60 || message != "" {
-		t.Errorf("%d of 60 changes are reverted, message %q", len(reverts), message)
-	}
-	c = c.after(reconciled(engine.Idle, false), maintenance, began.Add(17*time.Hour))
-	if message, next := c.message(began.Add(17 * time.Hour)); message != "" || next != 0 || len(c) != 0 {
-		t.Errorf("message %q, next reconcile in %s, objects %v", message, next, c)
-	}
-}
-
-// The condition ends when the other actor has stopped: after the pause, the object is as desired.
-func TestContests_End(t *testing.T) {
-	began := time.Now()
-	c, _ := fight(nil, maintenance, began, time.Second, 10*time.Second)
-	message, next := c.message(began.Add(10 * time.Second))
-	if message == "" {
-		t.Fatal("no contest")
-	}
-	for range 5 {
-		began = began.Add(10*time.Second + next)
-		c = c.after(reconciled(engine.Idle, false), maintenance, began)
-		if message, next = c.message(began); message == "" {
-			return
-		}
-	}
-	t.Errorf("message %q, next reconcile in %s", message, next)
 }

@@ -191,7 +191,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
 		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
-		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, r.Applier.contention.of(v.name)), done.restoreEvents(), done.replaced),
+		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, &r.Applier.contention), done.restoreEvents(), done.replaced),
 	}
 	out.outcome = untilDeadline(out.outcome, deadline.Sub(now))
 	out.outcome.RecheckWithin(done.next)

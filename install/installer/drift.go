@@ -21,15 +21,16 @@ import (
 // deleted each object that was written. The status names the current version, so a restart of
 // the installer causes no such event. Contested objects are in the condition instead,
 // and restored ones in another event.
-func (a attempt) driftEvents(current string, of contests) []status.Event {
+func (a attempt) driftEvents(current string, of *contention) []status.Event {
 	if a.plan.name != current {
 		return nil
 	}
+	key := a.plan.key()
 	var reverted []string
 	for o := range a.result.Objects() {
 		if change := externalChange(o.Action); change != "" && !o.Paused && !a.plan.addsCheck(o) {
 			countDrift(o)
-			if of.contested(o.Identity) || o.RestoredBy != "" {
+			if of.contested(subject{key, o.Identity}) || o.RestoredBy != "" {
 				continue
 			}
 			reverted = append(reverted, changeOf(o))

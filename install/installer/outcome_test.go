@@ -175,13 +175,13 @@ func TestDrift_Actions(t *testing.T) {
 		Reason: status.DriftCorrected, Warning: true,
 		Message: `reverted external changes: ConfigMap Created (deleted), ConfigMap Updated (fields .data.a, changed by field manager "kubectl-edit"), ConfigMap Recovered (modified)`,
 	}}
-	if diff := cmp.Diff(want, drifted.driftEvents("4.22.0-1", nil)); diff != "" {
+	if diff := cmp.Diff(want, drifted.driftEvents("4.22.0-1", &contention{})); diff != "" {
 		t.Errorf("events of the current version (-want +got):\n%s", diff)
 	}
-	if got := drifted.driftEvents("4.22.0-0", nil); got != nil {
+	if got := drifted.driftEvents("4.22.0-0", &contention{}); got != nil {
 		t.Errorf("events of a rollout: %v, want none", got)
 	}
-	if got := (attempt{plan: drifted.plan, result: result(phase("core", ready("a")))}).driftEvents("4.22.0-1", nil); got != nil {
+	if got := (attempt{plan: drifted.plan, result: result(phase("core", ready("a")))}).driftEvents("4.22.0-1", &contention{}); got != nil {
 		t.Errorf("events without a write: %v, want none", got)
 	}
 	drifted.result.Phases = append(drifted.result.Phases, rejected(schema.GroupKind{Kind: "Secret"}, errors.New("denied")))
@@ -209,7 +209,7 @@ func TestDrift_CheckOfAnAddedCRD(t *testing.T) {
 		"a deleted check of the version":          {of("a.x.io-4", engine.Created), true},
 		"the check of another version of the CRD": {of("b.x.io-3", engine.Created), true},
 	} {
-		if got := (attempt{plan: plan{version: current}, result: test.result}).driftEvents("4.22.0-4", nil); (got != nil) != test.drift {
+		if got := (attempt{plan: plan{version: current}, result: test.result}).driftEvents("4.22.0-4", &contention{}); (got != nil) != test.drift {
 			t.Errorf("%s: events %v, want some: %t", name, got, test.drift)
 		}
 	}
