@@ -265,7 +265,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 			Guards: installer.Guards{Live: live, Writer: replacer, Instance: instances.Check, DropVersions: migrator.Drop, Readable: instances.Readable},
 		},
 		Replacer: replacer,
-		Remover:  removal.Remover{Engine: objects, Live: live, Metadata: writer, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
+		Remover:  removal.Remover{Engine: objects, Live: live, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
 		Lease:    options.Lease, ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").

@@ -215,21 +215,7 @@ func (h *harness) replacesPredecessor(providers ...provider) {
 func TestPredecessor_ReplacedInPlace(t *testing.T) {
 	h := newHarness(t)
 	h.replacesPredecessor(core(configMap("shared", "1")), aws(crd("machines", "Machine"), configMap("settings", "1")))
-	h.namedInEvents("ObjectsAdopted", "Deployment "+namespace+"/capi", "Deployment "+namespace+"/capa", "ConfigMap "+namespace+"/shared", crdKindName+" "+machines)
-}
-
-// The predecessor has installed its revision 2 halfway, and the rollout that adopts its objects waits.
-func TestPredecessor_PartialRevisionInCondition(t *testing.T) {
-	h := newHarness(t)
-	providers := []provider{core(crd("clusters", "Cluster")), aws(configMap("settings", "1"))}
-	newHalfway(h, providers...)
-
-	h.release(providers[0], aws(configMap("settings", "1"), stuck("waiting")))
-	h.start("4.22.0")
-	h.reports("InstallerProgressing", "RollingOut", "waiting for Deployment "+namespace+"/waiting", "; adopted 4 object(s) of cluster-capi-operator, "+
-		"which has installed revision 2 partially: 3 of revision 1")
-	h.release(providers...)
-	h.settled("4.22.0-4")
+	h.namedInEvents("ObjectsAdopted", "Deployment "+namespace+"/capi of revision 2", "Deployment "+namespace+"/capa of revision 1", "ConfigMap "+namespace+"/shared", crdKindName+" "+machines)
 }
 
 // The first attempt to hand over each Deployment conflicts. The Deployments are not reported

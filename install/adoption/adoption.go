@@ -32,10 +32,6 @@ import (
 type Adopter struct {
 	// Writer writes to the API server.
 	Writer client.Writer
-
-	// taken are the objects of cluster-capi-operator that each version has adopted, with
-	// their revision numbers: the number is lost with the adoption.
-	taken map[string]Taken
 }
 
 // Decision is the result for colliding objects.
@@ -45,8 +41,8 @@ type Decision struct {
 	// Refused lists the CRDs that are no longer unmanaged and are not adopted, each with the
 	// reason.
 	Refused []string
-	// Taken are the objects in Adopt that belonged to cluster-capi-operator.
-	Taken []object.Identity
+	// Taken describes the objects in Adopt that belonged to cluster-capi-operator, with their revisions there.
+	Taken []string
 }
 
 // Candidates are the CRDs that an older version left unmanaged.
@@ -72,9 +68,9 @@ func (c Candidates) Adoptable(actual *unstructured.Unstructured) bool {
 	return c.has(object.IdentityOf(actual)) || RecreatedByAggregation(actual)
 }
 
-// Decide decides on colliding objects of a version. With an error, objects are missing in
+// Decide decides on colliding objects. With an error, objects are missing in
 // the decision.
-func (a *Adopter) Decide(ctx context.Context, version string, collisions []engine.Object, former Candidates) (Decision, error) {
+func (a *Adopter) Decide(ctx context.Context, collisions []engine.Object, former Candidates) (Decision, error) {
 	out := Decision{Adopt: sets.New[object.Identity]()}
 	for _, o := range collisions {
 		if o.Adoptable || RecreatedByAggregation(o.Actual) {
@@ -84,7 +80,7 @@ func (a *Adopter) Decide(ctx context.Context, version string, collisions []engin
 	if err := former.decide(ctx, collisions, &out); err != nil {
 		return out, err
 	}
-	return out, a.takeOver(ctx, former.Namespace, version, collisions, &out)
+	return out, a.takeOver(ctx, former.Namespace, collisions, &out)
 }
 
 // decide adds the candidates that are compatible, and the reasons why others are not.

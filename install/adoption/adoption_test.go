@@ -94,10 +94,10 @@ func TestDecide_ObjectsOfThePredecessor(t *testing.T) {
 		return nil
 	})}
 	colliding := collisions(ofRevision("rejected", 7), ofRevision("owned", 7), ofRevision("handed-over", 0), settings("theirs"), ofRevision("deleted", 6))
-	if decision, err := adopter.Decide(t.Context(), "1.0.0-1", colliding, Candidates{Namespace: v1alpha1.KubernetesNamespaces.Operator}); err != nil || len(decision.Adopt)+len(patched) > 0 || Possible(colliding[1], Candidates{}) {
+	if decision, err := adopter.Decide(t.Context(), colliding, Candidates{Namespace: v1alpha1.KubernetesNamespaces.Operator}); err != nil || len(decision.Adopt)+len(patched) > 0 || Possible(colliding[1], Candidates{}) {
 		t.Errorf("outside OpenShift: %v, %v, written %v", decision, err, patched)
 	}
-	decision, err := adopter.Decide(t.Context(), "4.22.0-1", colliding, Candidates{Namespace: v1alpha1.OpenShiftNamespaces.Operator})
+	decision, err := adopter.Decide(t.Context(), colliding, Candidates{Namespace: v1alpha1.OpenShiftNamespaces.Operator})
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error is %v, want that of the rejected write", err)
 	}
@@ -105,11 +105,9 @@ func TestDecide_ObjectsOfThePredecessor(t *testing.T) {
 		t.Errorf("written objects (-want +got):\n%s", diff)
 	}
 	want := identities("owned", "handed-over", "deleted")
-	if diff := cmp.Diff(want, decision.Taken); diff != "" || !decision.Adopt.Equal(sets.New(want...)) {
+	taken := []string{"ConfigMap owned of revision 7", "ConfigMap handed-over", "ConfigMap deleted of revision 6"}
+	if diff := cmp.Diff(taken, decision.Taken); diff != "" || !decision.Adopt.Equal(sets.New(want...)) {
 		t.Errorf("taken (-want +got):\n%s\nadopted %v", diff, decision.Adopt)
-	}
-	if diff := cmp.Diff(Taken{want[0]: 7, want[1]: 0, want[2]: 6}, adopter.Taken("4.22.0-1")); diff != "" {
-		t.Errorf("recorded objects (-want +got):\n%s", diff)
 	}
 }
 
@@ -126,7 +124,7 @@ func TestDecide_Others(t *testing.T) {
 		},
 	}
 	objects := collisions(annotated, clusterRole("recreated", nil), crd, refused, settings("theirs"))
-	decision, err := (&Adopter{}).Decide(t.Context(), "4.22.0-3", objects, former)
+	decision, err := (&Adopter{}).Decide(t.Context(), objects, former)
 	if err != nil || !decision.Adopt.Equal(sets.New(objects[0].Identity, objects[1].Identity, objects[2].Identity)) {
 		t.Errorf("adopted %v: %v", decision.Adopt, err)
 	}
@@ -140,51 +138,8 @@ func TestDecide_Others(t *testing.T) {
 	}
 	down := errors.New("down")
 	former.Incompatibility = func(context.Context, string, int64) (string, error) { return "", down }
-	if _, err := (&Adopter{}).Decide(t.Context(), "4.22.0-3", objects, former); !errors.Is(err, down) {
+	if _, err := (&Adopter{}).Decide(t.Context(), objects, former); !errors.Is(err, down) {
 		t.Errorf("error is %v, want that of the check", err)
-	}
-}
-
-// An adoption takes several reconciles. The number is lost with the first write, so the highest one is kept.
-func TestRecord_KeepsTheNumber(t *testing.T) {
-	adopter := &Adopter{}
-	for _, o := range collisions(ofRevision("a", 7), ofRevision("a", 0), ofRevision("b", 0), ofRevision("c", 6), ofRevision("c", 8)) {
-		adopter.record("4.22.0-1", o)
-	}
-	adopter.record("4.22.0-2", collisions(ofRevision("a", 0))[0])
-	id := identities("a", "b", "c")
-	if diff := cmp.Diff(map[string]Taken{"4.22.0-1": {id[0]: 7, id[1]: 0, id[2]: 8}, "4.22.0-2": {id[0]: 0}}, adopter.taken); diff != "" {
-		t.Errorf("adoptions (-want +got):\n%s", diff)
-	}
-	adopter.Forget("4.22.0-1")
-	if adopter.Taken("4.22.0-1") != nil || adopter.Taken("4.22.0-2") == nil {
-		t.Errorf("got %v, want only 4.22.0-2", adopter.taken)
-	}
-	if adopter.Forget(""); adopter.taken != nil {
-		t.Errorf("got %v, want none", adopter.taken)
-	}
-}
-
-// The number of an object that was handed over before is unknown: it does not show a partial installation.
-func TestTaken_NamesPartialRevision(t *testing.T) {
-	for name, test := range map[string]struct {
-		adopted map[string]int64
-		want    string
-	}{
-		"none":                {nil, ""},
-		"one revision":        {map[string]int64{"a": 7, "b": 7}, "; adopted 2 object(s) of cluster-capi-operator"},
-		"an unknown number":   {map[string]int64{"a": 0, "b": 7}, "; adopted 2 object(s) of cluster-capi-operator"},
-		"two revisions":       {map[string]int64{"a": 0, "b": 7, "c": 10, "d": 7}, "; adopted 4 object(s) of cluster-capi-operator, which has installed revision 10 partially: 2 of revision 7"},
-		"three revisions":     {map[string]int64{"a": 9, "b": 7, "c": 10}, "; adopted 3 object(s) of cluster-capi-operator, which has installed revision 10 partially: 1 of revision 7, 1 of revision 9"},
-		"only unknown number": {map[string]int64{"a": 0}, "; adopted 1 object(s) of cluster-capi-operator"},
-	} {
-		taken := Taken{}
-		for name, number := range test.adopted {
-			taken[identities(name)[0]] = number
-		}
-		if got := taken.String(); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
 	}
 }
 

@@ -103,7 +103,6 @@ func (r *Applier) compare(ctx context.Context, p plan) (engine.Result, error) {
 // forget drops the plan, the verdicts and the kept results of a removed version.
 func (r *Applier) forget(ctx context.Context, p plan) error {
 	r.plans.forget(p.name)
-	r.Adopter.Forget(p.name)
 	r.Checker.Forget(p.checkKey())
 	return r.Engine.Forget(ctx, p.revision())
 }
@@ -111,6 +110,5 @@ func (r *Applier) forget(ctx context.Context, p plan) error {
 // settle drops the plans and the other data of a rollout.
 func (r *Applier) settle(current string) {
 	r.plans.settle()
-	r.Adopter.Forget("")
 	r.Engine.Settle(current)
 }

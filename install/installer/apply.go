@@ -166,8 +166,8 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)
-		decision, err := r.Adopter.Decide(ctx, a.plan.name, a.result.Collisions(), a.former)
-		a.refused, a.taken, a.adopted = decision.Refused, append(a.taken, decision.Taken...), r.Adopter.Taken(a.plan.name)
+		decision, err := r.Adopter.Decide(ctx, a.result.Collisions(), a.former)
+		a.refused, a.taken = decision.Refused, append(a.taken, decision.Taken...)
 		if err != nil {
 			a.err = errors.Join(a.err, err)
 			return a

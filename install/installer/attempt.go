@@ -42,10 +42,8 @@ type attempt struct {
 	next time.Duration
 	// replaced is the event about values that admission plugins replace.
 	replaced []status.Event
-	// taken and adopted are the objects of cluster-capi-operator adopted in
-	// this reconcile and in the whole rollout.
-	taken   []object.Identity
-	adopted adoption.Taken
+	// taken describes the objects of cluster-capi-operator that were adopted.
+	taken []string
 	// err is the first error that ended the attempt, or the errors of all objects.
 	err error
 }

@@ -32,6 +32,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
@@ -213,7 +214,7 @@ func untilDeadline(outcome status.Outcome, left time.Duration) status.Outcome {
 // nameRetained adds the CRDs that removed versions have left behind to the message of a
 // settled version.
 func (r *Reconciler) nameRetained(ctx context.Context, s state, outcome *status.Outcome) error {
-	names, err := r.Remover.Retained(ctx, false)
+	names, err := removal.Retained(ctx, r.Client)
 	if err != nil || len(names) == 0 {
 		return err
 	}

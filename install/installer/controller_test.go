@@ -24,7 +24,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
-	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -197,7 +196,7 @@ func TestNameRetained(t *testing.T) {
 	}
 	current, configMap := storedVersion(t, "4.22.0-1", machines())
 	s := stateOf([]v1alpha1.Version{current}, configMap)
-	reconciler := &Reconciler{Remover: removal.Remover{Metadata: builder.Build()}}
+	reconciler := &Reconciler{Client: builder.Build()}
 	for _, test := range []struct {
 		message   string
 		unmanaged []string

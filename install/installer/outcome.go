@@ -113,7 +113,7 @@ func (a attempt) progress() status.Outcome {
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
 	default:
-		message := strings.Join(append([]string{a.rollout() + a.adopted.String()}, preflight.Notes(a.judged.findings)...), "; ")
+		message := strings.Join(append([]string{a.rollout()}, preflight.Notes(a.judged.findings)...), "; ")
 		return status.Outcome{Reason: reason.RollingOut, Message: message}
 	}
 }
@@ -201,12 +201,7 @@ func (a attempt) adoptionEvents(ctx context.Context) []status.Event {
 	if len(a.taken) == 0 {
 		return nil
 	}
-	var names []string
-	for _, taken := range a.taken {
-		names = append(names, taken.String())
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names := union(a.taken, nil)
 	log.FromContext(ctx).Info("Adopted objects", "version", a.plan.name, "from", predecessor.Name, "objects", names)
 	message := fmt.Sprintf("version %s adopted %d object(s) of %s: %s", a.plan.name, len(names), predecessor.Name, strings.Join(names, ", "))
 	return []status.Event{{Reason: status.ObjectsAdopted, Message: message}}

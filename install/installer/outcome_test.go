@@ -240,9 +240,9 @@ func TestNextAttempt(t *testing.T) {
 
 // The event names each object once, in order.
 func TestAdoptionEvents(t *testing.T) {
-	taken := []object.Identity{reference("b").Identity, reference("a").Identity, reference("b").Identity}
+	taken := []string{"ConfigMap b", "ConfigMap a of revision 7", "ConfigMap b"}
 	got := attempt{plan: plan{version: version{name: "4.22.0-1"}}, taken: taken}.adoptionEvents(t.Context())
-	want := []status.Event{{Reason: status.ObjectsAdopted, Message: "version 4.22.0-1 adopted 2 object(s) of cluster-capi-operator: ConfigMap a, ConfigMap b"}}
+	want := []status.Event{{Reason: status.ObjectsAdopted, Message: "version 4.22.0-1 adopted 2 object(s) of cluster-capi-operator: ConfigMap a of revision 7, ConfigMap b"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

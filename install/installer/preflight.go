@@ -53,8 +53,7 @@ func hasBegun(version *v1alpha1.Version) bool {
 
 // observed is the cluster that the preflight reads.
 type observed struct {
-	cache    client.Reader
-	existing *existing
+	cache client.Reader
 	*Guards
 }
 
@@ -68,7 +67,7 @@ func (o observed) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 		err = o.cache.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
 	if apierrors.IsNotFound(err) {
-		err = o.existing.get(ctx, out, client.ObjectKeyFromObject(like))
+		err = o.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 		return nil, nil

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -140,49 +139,6 @@ func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
 	}
 }
 
-// A first installation lists the objects of a kind once, and reads only those that exist. It names the objects of all other owners.
-func TestPreflight_RequestsOfAFirstInstallation(t *testing.T) {
-	var objects []*unstructured.Unstructured
-	for _, name := range []string{"a", "b", "c", "d", "e", "theirs"} {
-		objects = append(objects, settings(name, "red"), webhook(name))
-	}
-	version, configMap := storedVersion(t, "4.22.0-1", objects...)
-	s := stateOf([]v1alpha1.Version{version}, configMap)
-	s.Cluster.Status.CurrentVersion = ""
-	for name, test := range map[string]struct {
-		forbidden   bool
-		lists, gets int
-	}{"with lists": {lists: 2, gets: 2}, "without the permission to list": {forbidden: true, lists: 2, gets: 12}} {
-		t.Run(name, func(t *testing.T) {
-			var lists, gets atomic.Int32
-			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "red"), webhook("theirs")).Build(), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-					gets.Add(1)
-					return c.Get(ctx, key, into, options...)
-				},
-				List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
-					lists.Add(1)
-					if test.forbidden {
-						return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no role"))
-					}
-					return c.List(ctx, into, options...)
-				},
-			})
-			cache := fake.NewClientBuilder().WithScheme(clusterScheme(t)).Build()
-			r := reconcilerOf(t, cache, live, watches{}).Applier
-			r.Guards = Guards{Live: live, Writer: live}
-			a := attempt{plan: planOf(t, &r, s, version), scope: rollout}
-			found, err := r.trial(s, a).findings(t.Context(), r.Engine.Reader)
-			if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "(no owner: ConfigMap theirs, ValidatingWebhookConfiguration theirs)") {
-				t.Errorf("findings %v, want both collisions: %v", found, err)
-			}
-			if int(lists.Load()) != test.lists || int(gets.Load()) != test.gets {
-				t.Errorf("%d lists and %d reads, want %d and %d", lists.Load(), gets.Load(), test.lists, test.gets)
-			}
-		})
-	}
-}
-
 // Missing permissions and the findings about objects are in one message. Nothing is read from the cache, which cannot watch the kinds.
 func TestPreflight_BesideMissingPermissions(t *testing.T) {
 	version, configMap := storedVersion(t, "4.22.0-1", settings("theirs", "red"))
@@ -265,7 +221,7 @@ func TestObserved_Read(t *testing.T) {
 				return test.err
 			},
 		})
-		found, err := observed{cache: reader, existing: &existing{live: reader}, Guards: &Guards{}}.Read(t.Context(), settings("a", "red"))
+		found, err := observed{cache: reader, Guards: &Guards{Live: reader}}.Read(t.Context(), settings("a", "red"))
 		if (err != nil) != test.failed || !test.failed && found != nil {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}

@@ -82,7 +82,7 @@ func reconcilerOf(t *testing.T, cache, live client.WithWatch, starts watches) *R
 	return &Reconciler{
 		Namespaces: v1alpha1.OpenShiftNamespaces,
 		Client:     live, Live: live, Reporter: &status.Reporter{Controller: status.Installer, Client: live, Live: live},
-		Remover: removal.Remover{Engine: applier, Live: live, Metadata: live, Writer: live, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: live, Writer: live}},
+		Remover: removal.Remover{Engine: applier, Live: live, Writer: live, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: live, Writer: live}},
 		Applier: Applier{
 			Engine: applier, Adopter: adoption.Adopter{Writer: live}, Checker: compatibility.Checker{Metadata: live, Live: live},
 			Certificates: servingcert.Issuer{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Reader: live, Writer: live},

@@ -56,7 +56,7 @@ func (t trial) judge(ctx context.Context, cache client.Reader) (found []prefligh
 		if t.s.Cluster.Status.CurrentVersion != "" {
 			release.Upgrade = t.engine.Upgrade(t.plan.revision(), engine.Remembered(t.plans.older(t.s)))
 		}
-		found, err = preflight.Check(ctx, observed{cache: cache, existing: &existing{live: t.guards.Live}, Guards: t.guards}, release)
+		found, err = preflight.Check(ctx, observed{cache: cache, Guards: t.guards}, release)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)

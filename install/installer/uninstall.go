@@ -20,6 +20,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -85,7 +86,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	case s.Cluster.Name != "":
 		outcome.Reason, outcome.Message = reason.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
 	default:
-		retained, err := r.Remover.Retained(ctx, true)
+		retained, err := removal.Retained(ctx, r.Live)
 		if err != nil {
 			return reconcile.Result{}, err
 		}

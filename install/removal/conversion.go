@@ -40,7 +40,7 @@ func (r *Remover) endConversions(ctx context.Context, rev engine.Revision, remov
 	if converted.Len() == 0 {
 		return nil
 	}
-	retained, err := r.Retained(ctx, true)
+	retained, err := Retained(ctx, r.Live)
 	if err != nil {
 		return err
 	}

@@ -82,5 +82,5 @@ func removerOf(t *testing.T, cluster client.WithWatch) *Remover {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Remover{Engine: applier, Live: cluster, Metadata: cluster, Writer: cluster, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: cluster, Writer: cluster}}
+	return &Remover{Engine: applier, Live: cluster, Writer: cluster, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: cluster, Writer: cluster}}
 }

@@ -30,8 +30,6 @@ type Remover struct {
 	Engine *engine.Engine
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
-	// Metadata reads the metadata of CRDs from a cache.
-	Metadata client.Reader
 	// Writer writes to the API server.
 	Writer client.Writer
 	// Instances lists the instances of CRDs.
@@ -42,8 +40,6 @@ type Remover struct {
 
 	// guarded is the policy of the deletion guard.
 	guarded instance.Temporary
-	// marked are the CRDs that this process has retained, until the cache shows it; nil if it shows all.
-	marked sets.Set[string]
 }
 
 func (r *Remover) crds() crds { return crds{r.Live, r.Writer, r.Engine.Owners} }

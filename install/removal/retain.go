@@ -78,10 +78,6 @@ func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCR
 	if crd.GetDeletionTimestamp() != nil { // nothing can retain it, but its instances may have no controller: the removal does not wait for them
 		return retainedCRD{name, why, true}, nil
 	}
-	if r.marked == nil {
-		r.marked = sets.New[string]()
-	}
-	r.marked.Insert(name)
 	return retainedCRD{name: name, reason: why}, r.crds().markAdoptable(ctx, crd)
 }
 
@@ -103,31 +99,9 @@ func (c crds) unmarkRetained(ctx context.Context, rev engine.Revision, removed e
 	return nil
 }
 
-// Retained returns the names of the CRDs that removed versions have left behind, sorted. A CRD
-// whose instances cannot be listed is among them. Live asks the API server, not the cache. It is also asked while the cache
-// does not show a CRD that this process has retained.
-func (r *Remover) Retained(ctx context.Context, live bool) ([]string, error) {
-	if !live {
-		names, err := retainedCRDs(ctx, r.Metadata)
-		if err != nil {
-			return nil, err
-		}
-		if sets.New(names...).IsSuperset(r.marked) {
-			r.marked = nil
-			return names, nil
-		}
-	}
-	names, err := retainedCRDs(ctx, r.Live)
-	if err == nil {
-		r.marked = r.marked.Intersection(sets.New(names...))
-	}
-	return names, err
-}
-
-// retainedCRDs returns the names of the adoptable CRDs in the cluster that are not being deleted, sorted. They
-// were retained when their version was removed; the annotation in the cluster records
-// this across restarts of the installer.
-func retainedCRDs(ctx context.Context, reader client.Reader) ([]string, error) {
+// Retained returns the names of the CRDs that removed versions have left behind, sorted: the adoptable ones that are not being deleted. A CRD
+// whose instances cannot be listed is among them. The annotation in the cluster records them across restarts of the installer.
+func Retained(ctx context.Context, reader client.Reader) ([]string, error) {
 	crds, err := listCRDs(ctx, reader)
 	if err != nil {
 		return nil, err

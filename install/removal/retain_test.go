@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -97,26 +96,9 @@ func TestRetained_InOrder(t *testing.T) {
 	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
 		customResource("c.x.io", adoptable), customResource("b.x.io", adoptable), customResource("a.x.io", nil), terminating,
 	).Build()
-	names, err := (&Remover{Metadata: cluster}).Retained(t.Context(), false)
+	names, err := Retained(t.Context(), cluster)
 	if err != nil || !slices.Equal(names, []string{"b.x.io", "c.x.io"}) {
 		t.Errorf("retained are %v: %v", names, err)
-	}
-}
-
-// A CRD that this process has just retained is named before the cache shows it, and no longer than it exists.
-func TestRetained_BeforeTheCacheShowsIt(t *testing.T) {
-	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
-	live := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(customResource("a.x.io", adoptable)).Build()
-	before := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(customResource("a.x.io", nil)).Build()
-	remover := &Remover{Metadata: before, Live: live, marked: sets.New("a.x.io", "adopted.x.io")}
-	for range 2 {
-		if names, err := remover.Retained(t.Context(), false); err != nil || !slices.Equal(names, []string{"a.x.io"}) {
-			t.Errorf("with an outdated cache: %v, %v", names, err)
-		}
-	}
-	remover.Metadata, remover.Live = live, answer{errors.New("not read")}
-	if names, err := remover.Retained(t.Context(), false); err != nil || !slices.Equal(names, []string{"a.x.io"}) || remover.marked != nil {
-		t.Errorf("with a current cache: %v, %v", names, err)
 	}
 }
 
@@ -132,8 +114,8 @@ func TestRetention_OfADeletedCRD(t *testing.T) {
 		cluster.instances = func(int) ([]string, error) { return []string{"one"}, nil }
 		remover := removerOf(t, cluster)
 		got, err := remover.retention(t.Context(), "4.22.0-1", machinesCRD)
-		if err != nil || got.deleted != deleted || !strings.Contains(got.reason, "it has instances") || remover.marked.Has(machinesCRD) == deleted {
-			t.Errorf("deleted %t: %+v, %v, marked %v", deleted, got, err, remover.marked)
+		if err != nil || got.deleted != deleted || !strings.Contains(got.reason, "it has instances") {
+			t.Errorf("deleted %t: %+v, %v", deleted, got, err)
 		}
 		now := machines()
 		if err := cluster.Get(t.Context(), client.ObjectKey{Name: machinesCRD}, now); err != nil || allowsAdoption(now) == deleted {
@@ -161,8 +143,8 @@ func TestRetention_WithoutInstances(t *testing.T) {
 		cluster.instances = func(int) ([]string, error) { return nil, test.list }
 		remover := removerOf(t, cluster)
 		got, err := remover.retention(t.Context(), test.owner, machinesCRD)
-		if got != (retainedCRD{}) || (err != nil) != (name == "unknown") || len(remover.marked) > 0 {
-			t.Errorf("%s: %+v, %v, marked %v", name, got, err, remover.marked)
+		if got != (retainedCRD{}) || (err != nil) != (name == "unknown") {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		now := machines()
 		if err := cluster.Get(t.Context(), client.ObjectKey{Name: machinesCRD}, now); err != nil || allowsAdoption(now) {
