@@ -62,36 +62,12 @@ func (r *Applier) planOf(ctx context.Context, v version) (plan, error) {
 	return p, err
 }
 
-// trust writes the CA bundle of the cluster into the objects that request it.
-func (r *Applier) trust(ctx context.Context, p plan) (plan, error) {
-	p, requesting := p.copied()
-	bundle, err := r.Certificates.Trust(ctx, requesting)
-	p.authority = string(bundle)
-	return p, err
-}
-
-// check returns the result of the preflight phase where the installer checks unmanaged CRDs
-// itself, and the verdicts.
-func (r *Applier) check(ctx context.Context, p plan) ([]engine.Phase, []compatibility.Verdict, error) {
-	if p.checks == nil {
-		return nil, nil, nil
-	}
-	verdicts, err := r.Checker.Check(ctx, p.checkKey(), p.checks)
-	phase := compatibility.Phase(verdicts)
-	phase.Complete = phase.Complete && err == nil
-	return []engine.Phase{phase}, verdicts, err
-}
-
-func (v version) checkKey() compatibility.Key {
-	return compatibility.Key{Version: v.name, Digest: v.digest}
-}
-
 // compare returns the result of applying a version, without writing.
 func (r *Applier) compare(ctx context.Context, p plan) (engine.Result, error) {
 	if err := r.Engine.Watch(ctx, p.revision()); err != nil {
 		return engine.Result{}, err
 	}
-	checked, _, err := r.check(ctx, p)
+	checked, _, err := p.check(ctx, &r.Checker)
 	if err != nil {
 		return engine.Result{}, err
 	}

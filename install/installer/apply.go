@@ -67,7 +67,7 @@ func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
 	if out.err = r.Certificates.Prepare(ctx, out.plan.requesting()); out.err != nil {
 		return out
 	}
-	if out.plan, out.err = r.trust(ctx, out.plan); out.err != nil || out.scope != controlledOnly {
+	if out.plan, out.err = out.plan.trusting(ctx, r.Certificates); out.err != nil || out.scope != controlledOnly {
 		return out
 	}
 	rev, err := r.Engine.Controlled(ctx, out.plan.revision(), r.Engine.Reader)
@@ -127,7 +127,7 @@ func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
 // checkAndApply checks the unmanaged CRDs and applies the phases. A version that is rolled
 // out is applied only if they are compatible.
 func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now time.Time) attempt {
-	phases, verdicts, errChecked := r.check(ctx, a.plan)
+	phases, verdicts, errChecked := a.plan.check(ctx, &r.Checker)
 	a.applied, a.verdicts, a.result.Phases = true, verdicts, phases
 	if a.scope == rollout && !a.result.Complete() {
 		a.err = errChecked
@@ -135,7 +135,7 @@ func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now tim
 	}
 	a = r.applyAndAdopt(ctx, s, a, now)
 	if a.scope == rollout && a.err == nil && a.result.Complete() {
-		a.err = r.readable(ctx, a.plan)
+		a.err = r.Guards.readable(ctx, a.plan)
 	}
 	a.result.Phases = slices.Concat(phases, a.result.Phases)
 	a.verdicts = slices.Concat(verdicts, compatibility.Of(a.result))
@@ -213,15 +213,4 @@ func (r *Applier) incompatibility(ctx context.Context, s state, crd string, numb
 		}
 	}
 	return "version " + former.name + " does not contain it", nil
-}
-
-// readable returns the errors about CRDs of a plan with an instance that cannot be read. A version with such a CRD is not complete.
-func (r *Applier) readable(ctx context.Context, p plan) error {
-	var failed []error
-	for _, obj := range revision.Objects(p.phases) {
-		if r.Guards.Readable != nil && object.IsCRD(obj) && object.TextAt(obj.Object, "spec", "conversion", "strategy") == "Webhook" {
-			failed = append(failed, r.Guards.Readable(ctx, obj.GetName()))
-		}
-	}
-	return errors.Join(failed...)
 }

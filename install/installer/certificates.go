@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -57,4 +58,42 @@ func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer serv
 func (c *certified) has(service object.Identity, seen *engine.Changes, authority string, now time.Time) bool {
 	last, found := (*c)[service]
 	return found && last.authority == authority && !seen.Since(last.asOf, service) && now.Sub(last.at) < servingcert.RecheckInterval
+}
+
+// requesting returns the objects that request a certificate, or trust in the authority.
+func (p plan) requesting() []*unstructured.Unstructured {
+	var found []*unstructured.Unstructured
+	for _, obj := range revision.Objects(p.phases) {
+		if servingcert.Requested(obj) {
+			found = append(found, obj)
+		}
+	}
+	return found
+}
+
+// copied returns the plan with copies of the objects that request a certificate or trust, so
+// that they can be changed, and these copies.
+func (p plan) copied() (plan, []*unstructured.Unstructured) {
+	var copies []*unstructured.Unstructured
+	phases := slices.Clone(p.phases)
+	for i, phase := range phases {
+		objects := slices.Clone(phase.Objects)
+		for j, obj := range objects {
+			if servingcert.Requested(obj) {
+				objects[j] = obj.DeepCopy()
+				copies = append(copies, objects[j])
+			}
+		}
+		phases[i].Objects = objects
+	}
+	p.phases = phases
+	return p, copies
+}
+
+// trusting returns the plan with the CA bundle of the cluster in the objects that request it.
+func (p plan) trusting(ctx context.Context, issuer servingcert.Issuer) (plan, error) {
+	p, requesting := p.copied()
+	bundle, err := issuer.Trust(ctx, requesting)
+	p.authority = string(bundle)
+	return p, err
 }

@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -54,7 +58,7 @@ func (r *Reconciler) pausedPlan(ctx context.Context, s state, entry v1alpha1.Ver
 	if err = cmp.Or(err, p.concealed); err != nil {
 		return plan{}, err
 	}
-	return r.Applier.trust(ctx, p)
+	return p.trusting(ctx, r.Applier.Certificates)
 }
 
 // drift compares the cluster with a completely installed version in dry runs. It
@@ -70,4 +74,37 @@ func (r *Reconciler) drift(ctx context.Context, p plan, outcome *status.Outcome)
 		return "no drift from version " + p.name
 	}
 	return fmt.Sprintf("drift from version %s, %d difference(s): %s", p.name, len(found), text.First(10, found))
+}
+
+// pendingChanges describes the changes between the phases of two versions; name is the
+// second version.
+func pendingChanges(name string, from, to []revision.Phase) string {
+	before, after := revision.ByIdentity(from), revision.ByIdentity(to)
+	var created, changed, removed []string
+	for _, obj := range revision.Objects(to) {
+		switch old := before[object.IdentityOf(obj)]; {
+		case old == nil:
+			created = append(created, object.Describe(obj))
+		case !equality.Semantic.DeepEqual(old.Object, obj.Object):
+			changed = append(changed, object.Describe(obj))
+		}
+	}
+	for _, obj := range revision.Objects(from) {
+		if after[object.IdentityOf(obj)] == nil {
+			removed = append(removed, object.Describe(obj))
+		}
+	}
+	var parts []string
+	for _, change := range []struct {
+		verb    string
+		objects []string
+	}{{"change", changed}, {"create", created}, {"remove", removed}} {
+		if change.objects != nil {
+			parts = append(parts, fmt.Sprintf("%s %d: %s", change.verb, len(change.objects), text.First(10, change.objects)))
+		}
+	}
+	if parts == nil {
+		return "version " + name + " is pending and would change no object"
+	}
+	return "version " + name + " is pending and would " + strings.Join(parts, "; ")
 }

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -67,6 +68,22 @@ func (p plan) checking() plan {
 	return p
 }
 
+// check returns the result of the preflight phase where the installer checks unmanaged CRDs
+// itself, and the verdicts.
+func (p plan) check(ctx context.Context, checker *compatibility.Checker) ([]engine.Phase, []compatibility.Verdict, error) {
+	if p.checks == nil {
+		return nil, nil, nil
+	}
+	verdicts, err := checker.Check(ctx, p.checkKey(), p.checks)
+	phase := compatibility.Phase(verdicts)
+	phase.Complete = phase.Complete && err == nil
+	return []engine.Phase{phase}, verdicts, err
+}
+
+func (v version) checkKey() compatibility.Key {
+	return compatibility.Key{Version: v.name, Digest: v.digest}
+}
+
 // key identifies the objects of the plan.
 func (p plan) key() string {
 	return fmt.Sprint(p.digest, p.secrets.Digest(), " without ", strings.Join(p.unmanaged, " "), " trusting ", p.authority, " ignoring ", p.ignored)
@@ -98,36 +115,6 @@ func (p plan) without(parts sets.Set[revision.Part]) plan {
 func (p plan) controlled(of engine.Revision) plan {
 	p.checks, p.phases, p.partial = nil, of.Phases, true
 	return p
-}
-
-// requesting returns the objects that request a certificate, or trust in the authority.
-func (p plan) requesting() []*unstructured.Unstructured {
-	var found []*unstructured.Unstructured
-	for _, obj := range revision.Objects(p.phases) {
-		if servingcert.Requested(obj) {
-			found = append(found, obj)
-		}
-	}
-	return found
-}
-
-// copied returns the plan with copies of the objects that request a certificate or trust, so
-// that they can be changed, and these copies.
-func (p plan) copied() (plan, []*unstructured.Unstructured) {
-	var copies []*unstructured.Unstructured
-	phases := slices.Clone(p.phases)
-	for i, phase := range phases {
-		objects := slices.Clone(phase.Objects)
-		for j, obj := range objects {
-			if servingcert.Requested(obj) {
-				objects[j] = obj.DeepCopy()
-				copies = append(copies, objects[j])
-			}
-		}
-		phases[i].Objects = objects
-	}
-	p.phases = phases
-	return p, copies
 }
 
 // crds returns the names of the CRDs of the version.

@@ -4,6 +4,7 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,4 +98,15 @@ func (o observed) Instance(ctx context.Context, crd *unstructured.Unstructured) 
 // Create implements preflight.Cluster.
 func (p *Guards) Create(ctx context.Context, desired *unstructured.Unstructured) error {
 	return p.Writer.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
+}
+
+// readable returns the errors about CRDs of a plan with an instance that cannot be read. A version with such a CRD is not complete.
+func (p *Guards) readable(ctx context.Context, of plan) error {
+	var failed []error
+	for _, obj := range revision.Objects(of.phases) {
+		if p.Readable != nil && object.IsCRD(obj) && object.TextAt(obj.Object, "spec", "conversion", "strategy") == "Webhook" {
+			failed = append(failed, p.Readable(ctx, obj.GetName()))
+		}
+	}
+	return errors.Join(failed...)
 }

@@ -149,7 +149,7 @@ func TestTrust_IsPartOfTheKey(t *testing.T) {
 		if err := applier.Certificates.Prepare(t.Context(), p.requesting()); err != nil {
 			t.Fatal(err)
 		}
-		trusting, err := applier.trust(t.Context(), p)
+		trusting, err := p.trusting(t.Context(), applier.Certificates)
 		if err != nil || trusting.authority == "" || object.ClientConfigs(trusting.phases[0].Objects[0])[0]["caBundle"] == nil {
 			t.Fatalf("authority %q, object %v: %v", trusting.authority, trusting.phases[0].Objects[0], err)
 		}
