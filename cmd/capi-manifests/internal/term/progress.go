@@ -13,7 +13,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// Progress is a Fetcher that writes a line about each image that it has read.
+// interval is the time between the lines about an image that is still read.
+const interval = 10 * time.Second
+
+// Progress is a Fetcher that writes a line about each image that it has read, and regularly about each that it still reads.
 type Progress struct {
 	extractor.Fetcher
 
@@ -33,16 +36,34 @@ func NewProgress(w io.Writer, total int, next extractor.Fetcher) *Progress {
 // Fetch implements extractor.Fetcher.
 func (p *Progress) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	meter := &fetch.Meter{}
+	ticker, ended := time.NewTicker(interval), make(chan struct{})
+	defer ticker.Stop()
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				p.line(0, "reading", reference, meter)
+			case <-ended:
+				return
+			}
+		}
+	}()
 	bundles, err := p.Fetcher.Fetch(fetch.WithMeter(ctx, meter), reference)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done++
 	outcome := "read"
 	if err != nil {
 		outcome = "FAILED"
 	}
-	fmt.Fprintf(p.w, "[%d/%d] %s %s: %s\n", p.done, p.total, outcome, reference, fetched(meter))
+	p.line(1, outcome, reference, meter)
 	return bundles, err
+}
+
+// line counts done images, and writes a line about an image.
+func (p *Progress) line(done int, state, reference string, meter *fetch.Meter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += done
+	fmt.Fprintf(p.w, "[%d/%d] %s %s: %s\n", p.done, p.total, state, reference, fetched(meter))
 }
 
 // Summary writes the totals.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -36,6 +38,26 @@ func TestProgress_LineForEachImage(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func TestProgress_SlowImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := NewProgress(&out, 1, fetching(func(ctx context.Context, _ string) error {
+			for range 25 {
+				time.Sleep(time.Second)
+				fetch.MeterOf(ctx).Received.Add(100 << 10)
+			}
+			fetch.MeterOf(ctx).Requests.Store(3)
+			return nil
+		}))
+		if _, err := p.Fetch(t.Context(), "example.com/a"); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(out.String(), "[0/1] reading example.com/a: "); lines != 2 || !strings.HasSuffix(out.String(), "[1/1] read example.com/a: 2.4 MiB, 3 requests\n") {
+			t.Errorf("got\n%s", out.String())
+		}
+	})
 }
 
 type fetching func(context.Context, string) error
