@@ -22,21 +22,22 @@ var openShiftAnnotations = Transform{
 	Does:    "Drops annotations and labels of OpenShift, such as required security context constraints, workload management, capabilities and run levels.",
 	Why:     "They have no effect in other clusters, and mislead readers about the provider's requirements.",
 	Profile: only(extractor.Kubernetes),
-	Apply: eachObject(func(o *unstructured.Unstructured) {
-		dropOpenShiftKeys(object.MapAt(o.Object, "metadata"))
-		dropOpenShiftKeys(object.MapAt(object.PodTemplate(o), "metadata"))
-	}),
+	Apply:   dropKeys(isOpenShiftKey),
 }
 
-func dropOpenShiftKeys(metadata map[string]any) {
-	for _, field := range []string{"annotations", "labels"} {
-		keys := object.MapAt(metadata, field)
-		before := len(keys)
-		maps.DeleteFunc(keys, func(key string, _ any) bool { return isOpenShiftKey(key) })
-		if before > 0 && len(keys) == 0 {
-			delete(metadata, field)
+// dropKeys returns an Apply that drops annotations and labels of objects and of pod templates, and maps that are empty then.
+func dropKeys(match func(key string) bool) func([]*unstructured.Unstructured, Options) ([]*unstructured.Unstructured, error) {
+	return eachObject(func(o *unstructured.Unstructured) {
+		for _, metadata := range []map[string]any{object.MapAt(o.Object, "metadata"), object.MapAt(object.PodTemplate(o), "metadata")} {
+			for _, field := range []string{"annotations", "labels"} {
+				keys := object.MapAt(metadata, field)
+				before := len(keys)
+				if maps.DeleteFunc(keys, func(key string, _ any) bool { return match(key) }); before > 0 && len(keys) == 0 {
+					delete(metadata, field)
+				}
+			}
 		}
-	}
+	})
 }
 
 // isOpenShiftKey reports whether the prefix of a key is a domain of OpenShift, except the installer's.
@@ -54,18 +55,9 @@ var clusterctlLabel = Transform{
 	Why:     "\"clusterctl move\" finds only kinds whose CRD has the label: without it, a backup of a cluster is empty, and no error is reported.",
 	Profile: only(extractor.Kubernetes),
 	Apply: eachObject(func(o *unstructured.Unstructured) {
-		if object.GroupKind(o) != object.CustomResourceDefinition {
-			return
+		if object.GroupKind(o) == object.CustomResourceDefinition {
+			object.SetDefault(object.EnsureMap(o.Object, "metadata", "labels"), clusterctlKey, "")
 		}
-		labels := o.GetLabels()
-		if _, found := labels[clusterctlKey]; found {
-			return
-		}
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[clusterctlKey] = ""
-		o.SetLabels(labels)
 	}),
 }
 
@@ -107,25 +99,8 @@ func MissingNamespaces(objects []*unstructured.Unstructured, profile extractor.C
 }
 
 var variableKeys = Transform{
-	Name: "variable-keys",
-	Does: "Drops annotations and labels whose key is a variable expression.",
-	Why:  "The installer substitutes variables in values, not in keys, and the API server rejects an object with such a key.",
-	Apply: eachObject(func(o *unstructured.Unstructured) {
-		dropVariableKeys(object.MapAt(o.Object, "metadata"))
-		dropVariableKeys(object.MapAt(object.PodTemplate(o), "metadata"))
-	}),
-}
-
-func dropVariableKeys(metadata map[string]any) {
-	for _, field := range []string{"annotations", "labels"} {
-		keys := object.MapAt(metadata, field)
-		for key := range keys {
-			if variable.Contains([]byte(key)) {
-				delete(keys, key)
-			}
-		}
-		if len(keys) == 0 {
-			delete(metadata, field)
-		}
-	}
+	Name:  "variable-keys",
+	Does:  "Drops annotations and labels whose key is a variable expression.",
+	Why:   "The installer substitutes variables in values, not in keys, and the API server rejects an object with such a key.",
+	Apply: dropKeys(func(key string) bool { return variable.Contains([]byte(key)) }),
 }

@@ -3,7 +3,7 @@
 package transform
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"slices"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -24,10 +24,8 @@ var priorityClass = Transform{
 	Does:    "Sets the priority class system-cluster-critical on pods without one.",
 	Why:     "A full node evicts pods without a priority first, but a cluster that is short of nodes needs its providers to add some.",
 	Profile: only(extractor.OpenShift),
-	Apply: eachObject(func(o *unstructured.Unstructured) {
-		if template := object.PodTemplate(o); template != nil {
-			object.SetDefault(object.EnsureMap(template, "spec"), "priorityClassName", "system-cluster-critical")
-		}
+	Apply: eachTemplate(func(template map[string]any) {
+		object.SetDefault(object.EnsureMap(template, "spec"), "priorityClassName", "system-cluster-critical")
 	}),
 }
 
@@ -46,44 +44,29 @@ var requiredSCC = Transform{
 	Does:    "Selects the security context constraints nonroot-v2 instead of restricted-v2 for pods that set user or group IDs.",
 	Why:     "restricted-v2 assigns IDs from a range of the namespace, and rejects a pod that sets others. A pod that sets UID 0 stays as it is: nonroot-v2 rejects it too.",
 	Profile: only(extractor.OpenShift),
-	Apply: eachObject(func(o *unstructured.Unstructured) {
-		template := object.PodTemplate(o)
-		if template == nil {
-			return
-		}
+	Apply: eachTemplate(func(template map[string]any) {
 		annotations := object.MapAt(template, "metadata", "annotations")
-		if annotations[object.RequiredSCC] == "restricted-v2" && sccFor(o, template) == "nonroot-v2" && !runsAsRoot(o, template) {
+		if annotations[object.RequiredSCC] == "restricted-v2" && sccFor(template) == "nonroot-v2" && !slices.ContainsFunc(usersOf(template), isRoot) {
 			annotations[object.RequiredSCC] = "nonroot-v2"
 		}
 	}),
 }
 
 // sccFor returns the security context constraints for pods: restricted-v2 rejects IDs outside the range of the namespace.
-func sccFor(o *unstructured.Unstructured, template map[string]any) string {
+func sccFor(template map[string]any) string {
 	pod := object.MapAt(template, "spec", "securityContext")
-	if pod["fsGroup"] != nil || pod["supplementalGroups"] != nil || len(usersOf(o, template)) > 0 {
+	if pod["fsGroup"] != nil || pod["supplementalGroups"] != nil || len(usersOf(template)) > 0 {
 		return "nonroot-v2"
 	}
 	return "restricted-v2"
 }
 
-func runsAsRoot(o *unstructured.Unstructured, template map[string]any) bool {
-	for _, user := range usersOf(o, template) {
-		if user == int64(0) || user == 0 || user == float64(0) {
-			return true
-		}
-	}
-	return false
-}
+func isRoot(user any) bool { return user == int64(0) || user == 0 || user == float64(0) }
 
 // usersOf returns the user IDs that a pod and its containers set.
-func usersOf(o *unstructured.Unstructured, template map[string]any) (users []any) {
-	contexts := []map[string]any{object.MapAt(template, "spec", "securityContext")}
-	for _, container := range object.Containers(o) {
-		contexts = append(contexts, object.MapAt(container, "securityContext"))
-	}
-	for _, context := range contexts {
-		if user := context["runAsUser"]; user != nil {
+func usersOf(template map[string]any) (users []any) {
+	for _, holder := range append(object.ContainersOf(object.MapAt(template, "spec")), object.MapAt(template, "spec")) {
+		if user := object.MapAt(holder, "securityContext")["runAsUser"]; user != nil {
 			users = append(users, user)
 		}
 	}
@@ -107,11 +90,9 @@ var workloadAnnotations = Transform{
 	Does:    "Annotates pods as management workload for CPU partitioning, and selects the security context constraints restricted-v2, or nonroot-v2 for pods that set user or group IDs.",
 	Why:     "Without the annotation, a node with partitioned CPUs runs the provider on the CPUs of the user's workload. Without selected constraints, a pod can be admitted under constraints that an administrator adds to the cluster, and then fail at its next start.",
 	Profile: only(extractor.OpenShift),
-	Apply: eachObject(func(o *unstructured.Unstructured) {
-		if template := object.PodTemplate(o); template != nil {
-			annotations := object.EnsureMap(template, "metadata", "annotations")
-			object.SetDefault(annotations, "target.workload.openshift.io/management", `{"effect": "PreferredDuringScheduling"}`)
-			object.SetDefault(annotations, object.RequiredSCC, sccFor(o, template))
-		}
+	Apply: eachTemplate(func(template map[string]any) {
+		annotations := object.EnsureMap(template, "metadata", "annotations")
+		object.SetDefault(annotations, "target.workload.openshift.io/management", `{"effect": "PreferredDuringScheduling"}`)
+		object.SetDefault(annotations, object.RequiredSCC, sccFor(template))
 	}),
 }

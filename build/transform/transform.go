@@ -162,6 +162,15 @@ func eachObject(edit func(*unstructured.Unstructured)) func([]*unstructured.Unst
 	}
 }
 
+// eachTemplate returns an Apply that edits each pod template.
+func eachTemplate(edit func(template map[string]any)) func([]*unstructured.Unstructured, Options) ([]*unstructured.Unstructured, error) {
+	return eachObject(func(o *unstructured.Unstructured) {
+		if template := object.PodTemplate(o); template != nil {
+			edit(template)
+		}
+	})
+}
+
 func eachContainer(edit func(container map[string]any)) func([]*unstructured.Unstructured, Options) ([]*unstructured.Unstructured, error) {
 	return eachObject(func(o *unstructured.Unstructured) {
 		for _, container := range object.Containers(o) {

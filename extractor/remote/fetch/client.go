@@ -98,8 +98,8 @@ type Client struct {
 	// logger of ctx.
 	OnSourceFailure func(ctx context.Context, err *Error)
 
-	mu    sync.Mutex
-	hosts map[string]health
+	mu     sync.Mutex
+	failed map[string]time.Time // hosts by the time of their last failure
 }
 
 // Image is an image and its sources. Its methods must not be called concurrently.
@@ -173,7 +173,8 @@ func (c *Client) image(ctx context.Context, image string, ref name.Reference) (*
 	if i.named, err = Named(ref); err != nil {
 		return nil, err
 	}
-	return i, i.findSources()
+	i.sources, err = i.settings.sources(image, i.named)
+	return i, err
 }
 
 // Named returns a reference in the form of the library.
@@ -185,45 +186,37 @@ func Named(ref name.Reference) (reference.Named, error) {
 	return named, nil
 }
 
-// findSources sets the sources that are not blocked.
-func (i *Image) findSources() error {
-	sys := i.settings.system()
-	blocked := &BlockedError{Image: i.reference, Place: i.settings.Places.unblocked()}
-	if !slices.ContainsFunc(append(i.settings.Allowed, i.allAllowed()...), func(allowed string) bool { return scope.Contains(allowed, i.named.Name()) }) {
-		blocked.Blocked = []string{i.named.Name() + " (which is not among the allowedRegistries)"}
-		return blocked
+// sources returns the sources of an image that are not blocked.
+func (s Settings) sources(image string, named reference.Named) (sources []*source, err error) {
+	sys := s.system()
+	blocked := &BlockedError{Image: image, Place: s.Places.unblocked()}
+	if s.Allowed != nil && !slices.ContainsFunc(s.Allowed, func(allowed string) bool { return scope.Contains(allowed, named.Name()) }) {
+		blocked.Blocked = []string{named.Name() + " (which is not among the allowedRegistries)"}
+		return nil, blocked
 	}
-	pulls := []sysregistriesv2.PullSource{{Reference: i.named}}
-	found, err := sysregistriesv2.FindRegistry(sys, i.named.Name())
+	pulls := []sysregistriesv2.PullSource{{Reference: named}}
+	found, err := sysregistriesv2.FindRegistry(sys, named.Name())
 	if err == nil && found != nil {
-		pulls, err = found.PullSourcesFromReference(i.named)
-	}
-	if err != nil {
-		return fmt.Errorf("applying registries.conf: %w", err)
+		pulls, err = found.PullSourcesFromReference(named)
 	}
 	for _, pull := range pulls {
-		own, err := sysregistriesv2.FindRegistry(sys, pull.Reference.Name())
-		if err != nil {
-			return fmt.Errorf("applying registries.conf: %w", err)
+		var own *sysregistriesv2.Registry
+		if err == nil {
+			own, err = sysregistriesv2.FindRegistry(sys, pull.Reference.Name())
 		}
 		if own != nil && own.Blocked {
 			blocked.Blocked = append(blocked.Blocked, pull.Reference.Name())
 			continue
 		}
-		i.sources = append(i.sources, &source{pull: pull, insecure: pull.Endpoint.Insecure})
+		sources = append(sources, &source{pull: pull, insecure: pull.Endpoint.Insecure})
 	}
-	if len(i.sources) == 0 {
-		return blocked
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("applying registries.conf: %w", err)
+	case len(sources) == 0:
+		return nil, blocked
 	}
-	return nil
-}
-
-// allAllowed returns the scope of the image if the settings allow all images.
-func (i *Image) allAllowed() []string {
-	if i.settings.Allowed == nil {
-		return []string{i.named.Name()}
-	}
-	return nil
+	return sources, nil
 }
 
 // Close closes the idle connections of the image.

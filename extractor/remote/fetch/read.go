@@ -218,48 +218,39 @@ func (r Retry) wait(ctx context.Context, attempt int) error {
 	}
 }
 
-// health is the memory of a host that failed.
-type health struct {
-	failures int
-	until    time.Time // it is tried last until then
-}
+// unhealthyFor is how long a host is tried last after a failure. Trying a silent host first would cost its time again for each blob.
+const unhealthyFor = 2 * time.Minute
 
-// unhealthyFor is how long a host is tried last after its first failure. It doubles with each further failure.
-const unhealthyFor = 30 * time.Second
-
-// record records whether a host works. Trying a silent host first would cost its time again for each blob.
+// record records whether a host works.
 func (c *Client) record(host string, works bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if works {
-		delete(c.hosts, host)
+		delete(c.failed, host)
 		return
 	}
-	if c.hosts == nil {
-		c.hosts = map[string]health{}
+	if c.failed == nil {
+		c.failed = map[string]time.Time{}
 	}
-	h := c.hosts[host]
-	c.hosts[host] = health{h.failures + 1, time.Now().Add(unhealthyFor << min(h.failures, 5))}
+	c.failed[host] = time.Now()
 }
 
 func (c *Client) healthy(s *source) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().After(c.hosts[s.host()].until)
+	at, failed := c.failed[s.host()]
+	return !failed || time.Since(at) > unhealthyFor
 }
 
 // healthyFirst returns the sources with those last that failed recently.
-func (c *Client) healthyFirst(sources []*source) []*source {
-	sorted := slices.Clone(sources)
-	slices.SortStableFunc(sorted, func(a, b *source) int {
-		return cmp.Compare(boolInt(!c.healthy(a)), boolInt(!c.healthy(b)))
-	})
-	return sorted
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
+func (c *Client) healthyFirst(sources []*source) (sorted []*source) {
+	var failed []*source
+	for _, s := range sources {
+		if c.healthy(s) {
+			sorted = append(sorted, s)
+		} else {
+			failed = append(failed, s)
+		}
 	}
-	return 0
+	return append(sorted, failed...)
 }
