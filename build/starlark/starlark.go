@@ -7,16 +7,18 @@ package starlark
 
 import (
 	"context"
+	gojson "encoding/json"
 	"errors"
 	"fmt"
 	"runtime/metrics"
 	"time"
 
-	"go.starlark.net/lib/json"
+	starlarkjson "go.starlark.net/lib/json"
 	"go.starlark.net/lib/math"
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
+	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // Limits are the limits of a run. The zero value means the defaults.
@@ -52,28 +54,37 @@ var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true,
 // names the limit.
 func Run(ctx context.Context, name, script string, list map[string]any, limits Limits) (map[string]any, error) {
 	limits = limits.withDefaults()
-	resources, err := toStarlark(list)
+	encoded, err := gojson.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("passing the objects to %s: %w", name, err)
+	}
+	thread := &starlark.Thread{Name: name, Print: func(*starlark.Thread, string) {}}
+	resources, err := convert(thread, "decode", starlark.String(encoded))
 	if err != nil {
 		return nil, fmt.Errorf("passing the objects to %s: %w", name, err)
 	}
 	context := &module{starlark.StringDict{"resource_list": resources}}
-	thread := &starlark.Thread{Name: name, Print: func(*starlark.Thread, string) {}}
 	thread.SetMaxExecutionSteps(limits.Steps)
 	stop := watch(ctx, thread, limits)
 	defer stop()
-	predeclared := starlark.StringDict{"ctx": context, "json": json.Module, "math": math.Module, "struct": starlark.NewBuiltin("struct", starlarkstruct.Make)}
+	predeclared := starlark.StringDict{"ctx": context, "json": starlarkjson.Module, "math": math.Module, "struct": starlark.NewBuiltin("struct", starlarkstruct.Make)}
 	if _, err := starlark.ExecFileOptions(dialect, thread, name, script, predeclared); err != nil {
 		return nil, fmt.Errorf("running %s: %w", name, described(err))
 	}
-	result, err := fromStarlark(context.members["resource_list"], 0)
-	if err != nil {
-		return nil, fmt.Errorf("reading the result of %s: %w", name, err)
+	result, err := convert(thread, "encode", context.members["resource_list"])
+	edited := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal([]byte(result.(starlark.String)), &edited) // numbers are int64, or float64
 	}
-	edited, ok := result.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("reading the result of %s: ctx.resource_list is a %T, want a dictionary", name, result)
+	if err != nil {
+		return nil, fmt.Errorf("reading the result of %s: want ctx.resource_list to be a dictionary: %w", name, err)
 	}
 	return edited, nil
+}
+
+// convert converts a value to or from JSON with a function of Starlark's module.
+func convert(thread *starlark.Thread, function string, value starlark.Value) (starlark.Value, error) {
+	return starlark.Call(thread, starlarkjson.Module.Members[function], starlark.Tuple{value}, nil)
 }
 
 // described adds the position in the script to an error.
