@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -352,52 +351,5 @@ func (h *harness) checkStoredVersions(crd *unstructured.Unstructured, old []*uns
 	}
 	if slices.ContainsFunc(stored, func(version string) bool { return !slices.Contains(want, version) }) || !slices.Contains(stored, storage(crd)) {
 		h.Errorf("%s has stored versions %v, want only %v", object.Describe(crd), stored, want)
-	}
-}
-
-// A provider's next version whose Deployment does not work, in any of five ways, is replaced by the previous version within a minute.
-func TestNeighbours_WayBack(t *testing.T) {
-	onlyFull(t)
-	random, pairs := seed(t), allNeighbours(t)
-	for _, i := range sampled(random, len(pairs)) {
-		pair, ways := pairs[i], sampled(random, len(breakages))
-		t.Run(pair.name, func(t *testing.T) {
-			h := newNeighboursHarness(t, pair)
-			h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.22.0"})
-			good := func() { h.releaseOf(pair.old, deployment("capa", placeholder)) }
-			good()
-			h.start("4.22.0")
-			h.settled("4.22.0-1")
-			users := h.createInstances(pair.old, 3)
-			defer users.deleteAll(pair.old)
-			revision := 1
-			for _, way := range ways {
-				breakage := breakages[way]
-				t.Run(breakage.name, func(t *testing.T) {
-					defer h.reportTo(t)()
-					if breakage.arrange != nil {
-						defer breakage.arrange(h)()
-					}
-					h.accept(v1alpha1.AcceptedRisk{Name: v1alpha1.BreakingCRDChange, Release: "4.22.0"})
-					h.releaseOf(pair.now, stuck("capa"))
-					revision++
-					h.reports("InstallerProgressing", "RollingOut", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", breakage.cause)
-					began := time.Now()
-					good()
-					revision++
-					h.settled(fmt.Sprint("4.22.0-", revision))
-					if took := time.Since(began); took > wayBackTime {
-						t.Errorf("the previous release was installed again after %s, want at most %s", took, wayBackTime)
-					}
-					for _, crd := range pair.old {
-						stored, _, _ := unstructured.NestedStringSlice(h.object(crdKind, "", crd.GetName()).Object, "status", "storedVersions")
-						if !slices.Contains(stored, storage(crd)) || slices.ContainsFunc(stored, func(v string) bool { return !slices.Contains(subsets(crd)[len(subsets(crd))-1], v) }) {
-							t.Errorf("%s has stored versions %v", object.Describe(crd), stored)
-						}
-					}
-					users.check()
-				})
-			}
-		})
 	}
 }
