@@ -53,9 +53,7 @@ func TestManagedFields_NextRevisionDropsCreatedFields(t *testing.T) {
 	next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), b.deployment(rolling, "")))
 	b.expectActions(b.reconcile(next), machinery.ActionUpdated, machinery.ActionUpdated)
 	data, _, _ := unstructured.NestedStringMap(b.get(settings).Object, "data")
-	if diff := cmp.Diff(map[string]string{"color": "red", "theirs": "stays"}, data); diff != "" {
-		t.Errorf("data (-want +got):\n%s", diff)
-	}
+	equal(t, "data", map[string]string{"color": "red", "theirs": "stays"}, data)
 	containers, _, _ := unstructured.NestedSlice(b.get(b.deployment(rolling, "")).Object, "spec", "template", "spec", "containers")
 	if len(containers) != 1 {
 		t.Errorf("containers: %v", containers)
@@ -77,9 +75,7 @@ func TestManagedFields_RollingUpdateToRecreate(t *testing.T) {
 	b.catchUp(next)
 	b.expectActions(b.reconcile(next), machinery.ActionIdle)
 	strategy, _, _ := unstructured.NestedMap(b.get(b.deployment(recreate, "")).Object, "spec", "strategy")
-	if diff := cmp.Diff(map[string]any{"type": "Recreate"}, strategy); diff != "" {
-		t.Errorf("strategy (-want +got):\n%s", diff)
-	}
+	equal(t, "strategy", map[string]any{"type": "Recreate"}, strategy)
 }
 
 func TestManagedFields_RestartWritesNothing(t *testing.T) {
@@ -143,18 +139,14 @@ func TestManagedFields_FirstApplyMigratesCreatedFields(t *testing.T) {
 	b.requests.take()
 	b.install(next)
 	want := map[string]int{"patch": 1, "apply": 1}
-	if diff := cmp.Diff(want, b.requests.writes()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	equal(t, "writes", want, b.requests.writes())
 	for _, entry := range b.get(b.configMap("settings", "")).GetManagedFields() {
 		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
 			t.Errorf("fields of manager %s, operation %s", entry.Operation, entry.Manager)
 		}
 	}
 	b.install(b.revision(3, owner, nil, phase("main", b.configMap("settings", "green"))))
-	if diff := cmp.Diff(map[string]int{"apply": 1}, b.requests.writes()); diff != "" {
-		t.Errorf("writes of the next revision (-want +got):\n%s", diff)
-	}
+	equal(t, "writes of the next revision", map[string]int{"apply": 1}, b.requests.writes())
 }
 
 // Defaults that the API server sets at creation belong to our field manager until the
@@ -256,5 +248,13 @@ func TestManagedFields_DeletedObjectInOldCache(t *testing.T) {
 				t.Errorf("managed fields %v, want those of a create: %v", got, want)
 			}
 		})
+	}
+}
+
+// equal fails the test unless two values are equal.
+func equal(t *testing.T, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
@@ -124,9 +123,7 @@ func TestConcurrency_Teardown(t *testing.T) {
 			for _, ref := range result.GetPhases()[0].Waiting() {
 				waiting = append(waiting, ref.Name)
 			}
-			if diff := cmp.Diff([]string{"c-00", "c-01", "c-02", "c-03", "c-04", "c-05", "c-06", "s"}, waiting); diff != "" {
-				t.Errorf("waiting objects (-want +got):\n%s", diff)
-			}
+			equal(t, "waiting objects", []string{"c-00", "c-01", "c-02", "c-03", "c-04", "c-05", "c-06", "s"}, waiting)
 			if crowd.most["delete"] != test.want || !slices.Equal(crowd.history[len(crowd.history)-2:], []string{"+secrets", "-secrets"}) {
 				t.Errorf("%d concurrent deletes, want %d; order: %v", crowd.most["delete"], test.want, crowd.history)
 			}
@@ -161,9 +158,7 @@ func TestConcurrency_DryRunFindingsKeepOrder(t *testing.T) {
 	for _, object := range finding.Objects {
 		names = append(names, object.ObjectRef.Name)
 	}
-	if diff := cmp.Diff([]string{"c-01", "c-07", "c-08"}, names); diff != "" {
-		t.Errorf("rejected objects (-want +got):\n%s", diff)
-	}
+	equal(t, "rejected objects", []string{"c-01", "c-07", "c-08"}, names)
 	if writes := b.requests.writes(); writes["create"]+writes["apply"] > 0 {
 		t.Errorf("writes: %v", writes)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
@@ -220,9 +219,7 @@ func TestReconcile_HandoverDropsFields(t *testing.T) {
 			}
 			b.install(b.revision(3, third, siblings(first, second), phase("main", settings(map[string]any{"color": "red"}))))
 			data, _, _ := unstructured.NestedStringMap(b.get(settings(nil)).Object, "data")
-			if diff := cmp.Diff(map[string]string{"color": "red"}, data); diff != "" {
-				t.Errorf("data (-want +got):\n%s", diff)
-			}
+			equal(t, "data", map[string]string{"color": "red"}, data)
 		})
 	}
 }

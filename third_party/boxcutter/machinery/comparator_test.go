@@ -186,12 +186,8 @@ func TestCompare_Deployment(t *testing.T) {
 			for _, manager := range result.ConflictingMangers {
 				conflicts = append(conflicts, manager.Manager+": "+strings.Join(strings.Fields(manager.Fields.String()), " "))
 			}
-			if diff := cmp.Diff(test.conflicts, conflicts); diff != "" {
-				t.Errorf("conflicts (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.modified, result.Modified()); diff != "" {
-				t.Errorf("modified (-want +got):\n%s", diff)
-			}
+			equal(t, "conflicts", test.conflicts, conflicts)
+			equal(t, "modified", test.modified, result.Modified())
 			if result.IsConflict() != (len(test.conflicts) > 0) {
 				t.Errorf("IsConflict: %t", result.IsConflict())
 			}
@@ -274,9 +270,7 @@ func TestCompare_KindFromScheme(t *testing.T) {
 	desired := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"}, Data: map[string]string{"color": "blue"}}
 	result, err := comparator.Compare(desired, configMap(t))
 	must(t, err)
-	if diff := cmp.Diff([]string{".data.color"}, result.Modified()); diff != "" {
-		t.Errorf("modified (-want +got):\n%s", diff)
-	}
+	equal(t, "modified", []string{".data.color"}, result.Modified())
 }
 
 // gadgets is the schema of a group with two kinds. One has a status subresource.

@@ -128,9 +128,7 @@ func TestReconcile_BySituation(t *testing.T) {
 			if result.Action() != test.action {
 				t.Errorf("action is %s, want %s", result.Action(), test.action)
 			}
-			if diff := cmp.Diff(test.writes, c.took()); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			equal(t, "writes", test.writes, c.took())
 			if test.writes == nil {
 				if diff := cmp.Diff(before, c.get(t, configMap(t))); diff != "" {
 					t.Errorf("the object changed (-before +after):\n%s", diff)
@@ -257,12 +255,8 @@ func TestReconcile_NormalizedValuesAreNotWritten(t *testing.T) {
 	c.took()
 	actions := []machinery.Action{step("3"), step("3"), step("3.00"), step("3.00")}
 	want := []machinery.Action{machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle}
-	if diff := cmp.Diff(want, actions); diff != "" {
-		t.Errorf("actions (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"dry force", "dry force"}, c.took()); diff != "" {
-		t.Errorf("writes, one dry run for each value (-want +got):\n%s", diff)
-	}
+	equal(t, "actions", want, actions)
+	equal(t, "writes, one dry run for each value", []string{"dry force", "dry force"}, c.took())
 	c.edit(t, configMap(t), `{"data":{"size":"4"}}`)
 	if action := step("3.00"); action != machinery.ActionRecovered {
 		t.Errorf("action is %s, want the edit to be reverted", action)
@@ -388,9 +382,7 @@ func TestTeardown_BySituation(t *testing.T) {
 			if err != nil || gone != test.gone {
 				t.Errorf("gone: %t, want %t; error: %v", gone, test.gone, err)
 			}
-			if diff := cmp.Diff(test.writes, c.took()); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			equal(t, "writes", test.writes, c.took())
 		})
 	}
 }

@@ -98,9 +98,7 @@ func TestPhaseReconcile_Errors(t *testing.T) {
 			if err == nil || err.Error() != test.message || !errors.Is(err, test.failure) {
 				t.Errorf("got error %v, want %s", err, test.message)
 			}
-			if diff := cmp.Diff(test.objects, actions(result)); diff != "" {
-				t.Errorf("objects (-want +got):\n%s", diff)
-			}
+			equal(t, "objects", test.objects, actions(result))
 			if result.IsComplete() || result.HasProgressed() {
 				t.Error("a phase with errors is complete")
 			}
@@ -160,9 +158,7 @@ func TestPhaseReconcile_Validation(t *testing.T) {
 			if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, phase, test.opts...); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.shown, validator.names); diff != "" {
-				t.Errorf("shown (-want +got):\n%s", diff)
-			}
+			equal(t, "shown", test.shown, validator.names)
 		})
 	}
 	t.Run("objects whose namespace or kind is in the phase are validated", func(t *testing.T) {
@@ -178,9 +174,7 @@ func TestPhaseReconcile_Validation(t *testing.T) {
 		if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, types.NewPhase("main", objects)); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"fresh", "inside", "gadgets.example.com", "instance", "settings"}, validator.names); diff != "" {
-			t.Errorf("shown (-want +got):\n%s", diff)
-		}
+		equal(t, "shown", []string{"fresh", "inside", "gadgets.example.com", "instance", "settings"}, validator.names)
 	})
 }
 
@@ -205,21 +199,15 @@ Released Objects:
 Waiting Objects:
 - /v1, Kind=ConfigMap default/mine
 `
-	if diff := cmp.Diff(want, result.String()); diff != "" {
-		t.Errorf("result (-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, result.String())
 	refs := func(names ...string) (out []types.ObjectRef) {
 		for _, object := range named(t, names...) {
 			out = append(out, types.ToObjectRef(object))
 		}
 		return out
 	}
-	if diff := cmp.Diff(refs("foreign", "absent", "orphan"), result.Gone()); diff != "" {
-		t.Errorf("gone (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(refs("foreign", "orphan"), result.(machinery.ReleasedObjects).Released()); diff != "" {
-		t.Errorf("released (-want +got):\n%s", diff)
-	}
+	equal(t, "gone", refs("foreign", "absent", "orphan"), result.Gone())
+	equal(t, "released", refs("foreign", "orphan"), result.(machinery.ReleasedObjects).Released())
 }
 
 func TestPhaseTeardown_Errors(t *testing.T) {
@@ -334,9 +322,7 @@ func TestPhaseReconcile_OtherEngineValidatesAllObjects(t *testing.T) {
 			t.Fatalf("got %v, %v", result, err)
 		}
 	}
-	if diff := cmp.Diff([]string{"a", "b", "a", "b"}, validator.names); diff != "" {
-		t.Errorf("shown (-want +got):\n%s", diff)
-	}
+	equal(t, "shown", []string{"a", "b", "a", "b"}, validator.names)
 }
 
 func TestPhaseResult_String(t *testing.T) {
@@ -387,9 +373,7 @@ Objects:
   - Added:
     .metadata.ownerReferences[uid="uid-two"]
 `
-	if diff := cmp.Diff(want, result.String()); diff != "" {
-		t.Errorf("result (-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, result.String())
 }
 
 func TestObjectResult_IsComplete(t *testing.T) {
@@ -430,5 +414,13 @@ func TestObjectResult_IsComplete(t *testing.T) {
 				t.Errorf("complete: %t, want %t:\n%s", got.IsComplete(), test.want, got)
 			}
 		})
+	}
+}
+
+// equal fails the test unless two values are equal.
+func equal(t *testing.T, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

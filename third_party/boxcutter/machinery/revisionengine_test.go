@@ -5,7 +5,6 @@ package machinery_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
@@ -63,9 +62,7 @@ Phases:
       - not ready
 - Phase "second" (Pending)
 `
-	if diff := cmp.Diff(want, result.String()); diff != "" {
-		t.Errorf("result (-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, result.String())
 	if c.get(t, named(t, "b")[0]) != nil {
 		t.Error("the second phase started before the first was complete")
 	}
@@ -100,9 +97,7 @@ Phases:
   Waiting Objects:
   - /v1, Kind=ConfigMap default/b
 `
-	if diff := cmp.Diff(want, result.String()); diff != "" {
-		t.Errorf("result (-want +got):\n%s", diff)
-	}
+	equal(t, "result", want, result.String())
 	if active, ok := result.GetActivePhaseName(); !ok || active != "second" || result.IsComplete() {
 		t.Errorf("got %s", result)
 	}
@@ -112,7 +107,5 @@ Phases:
 	if _, active := result.GetActivePhaseName(); active || !result.IsComplete() || len(result.GetWaitingPhaseNames()) > 0 {
 		t.Errorf("got %s", result)
 	}
-	if diff := cmp.Diff([]string{"first", "second", "third"}, result.GetGonePhaseNames()); diff != "" {
-		t.Errorf("gone (-want +got):\n%s", diff)
-	}
+	equal(t, "gone", []string{"first", "second", "third"}, result.GetGonePhaseNames())
 }

@@ -5,7 +5,6 @@ package machinery_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pkg.package-operator.run/boxcutter/machinery"
 )
 
@@ -19,16 +18,12 @@ func TestReconcile_SecretStringData(t *testing.T) {
 		if got := c.reconcile(t, 1, secret).Action(); got != action {
 			t.Errorf("action is %s, want %s", got, action)
 		}
-		if diff := cmp.Diff(want, c.get(t, secret).Object["data"]); diff != "" {
-			t.Errorf("data (-want +got):\n%s", diff)
-		}
+		equal(t, "data", want, c.get(t, secret).Object["data"])
 	}
 	healthy(machinery.ActionCreated)
 	healthy(machinery.ActionIdle)
 	c.edit(t, secret, `{"data":{"b":"RVZJTA=="}}`)
 	healthy(machinery.ActionRecovered)
 	healthy(machinery.ActionIdle)
-	if diff := cmp.Diff(before, secret); diff != "" {
-		t.Errorf("the caller's object has changed (-want +got):\n%s", diff)
-	}
+	equal(t, "the caller's object has changed", before, secret)
 }

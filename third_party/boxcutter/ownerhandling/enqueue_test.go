@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,9 +108,7 @@ func TestEnqueueRequestForOwner_MapsEvents(t *testing.T) {
 			t.Run(kind+": "+name, func(t *testing.T) {
 				q := newQueue(t)
 				test.send(s.EnqueueRequestForOwner(&corev1.ConfigMap{}, mapper, test.isController), q)
-				if diff := cmp.Diff(test.want, drain(q)); diff != "" {
-					t.Errorf("requests (-want +got):\n%s", diff)
-				}
+				equal(t, "requests", test.want, drain(q))
 			})
 		}
 	}
@@ -124,9 +121,7 @@ func TestEnqueueRequestForOwner_AnnotationNamespace(t *testing.T) {
 	must(t, s.SetControllerReference(owner, obj))
 	q := newQueue(t)
 	s.EnqueueRequestForOwner(widgetOf("v1", "ConfigMap"), nil, true).Create(t.Context(), event.CreateEvent{Object: obj}, q)
-	if diff := cmp.Diff(map[string]bool{"elsewhere/owner": true}, drain(q)); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	equal(t, "requests", map[string]bool{"elsewhere/owner": true}, drain(q))
 }
 
 // widgetOf is an owner type that sets its own kind.

@@ -270,9 +270,7 @@ func TestNative_BlocksOwnerDeletion(t *testing.T) {
 		APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "uid-of-owner",
 		Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
-	if diff := cmp.Diff(want, obj.OwnerReferences); diff != "" {
-		t.Errorf("owner references (-want +got):\n%s", diff)
-	}
+	equal(t, "owner references", want, obj.OwnerReferences)
 }
 
 func TestNative_RejectsOwnerInOtherNamespace(t *testing.T) {
@@ -295,14 +293,10 @@ func TestAnnotation_Format(t *testing.T) {
 		testKey: `[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","namespace":"ns","uid":"uid-of-owner"},` +
 			`{"apiVersion":"v1","kind":"ConfigMap","name":"controller","namespace":"elsewhere","uid":"uid-of-controller","controller":true}]`,
 	}
-	if diff := cmp.Diff(want, obj.Annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	equal(t, "annotations", want, obj.Annotations)
 	s.RemoveOwner(owner, obj)
 	s.RemoveOwner(configMap("owner"), obj)
-	if diff := cmp.Diff(map[string]string{"other": "kept", testKey: "[]"}, obj.Annotations); diff != "" {
-		t.Errorf("annotations without owners (-want +got):\n%s", diff)
-	}
+	equal(t, "annotations without owners", map[string]string{"other": "kept", testKey: "[]"}, obj.Annotations)
 }
 
 func TestAnnotation_CopyDoesNotChangeOriginal(t *testing.T) {
@@ -311,9 +305,7 @@ func TestAnnotation_CopyDoesNotChangeOriginal(t *testing.T) {
 	obj.Annotations = map[string]string{"other": "kept"}
 	shallow := *obj
 	must(t, s.SetControllerReference(configMap("owner"), &shallow))
-	if diff := cmp.Diff(map[string]string{"other": "kept"}, obj.Annotations); diff != "" {
-		t.Errorf("annotations of the original (-want +got):\n%s", diff)
-	}
+	equal(t, "annotations of the original", map[string]string{"other": "kept"}, obj.Annotations)
 }
 
 func TestAnnotation_Malformed(t *testing.T) {
@@ -370,4 +362,12 @@ func FuzzNoAnnotationPanics(f *testing.F) {
 			t.Errorf("%q: set, but not the controller", value)
 		}
 	})
+}
+
+// equal fails the test unless two values are equal.
+func equal(t *testing.T, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }

@@ -153,15 +153,9 @@ func TestPhaseValidator_DryRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			obj := object("ConfigMap", "ns", "a")
 			err := NewClusterObjectValidator(nil, test.server.client()).Validate(t.Context(), obj)
-			if diff := cmp.Diff(test.report, reportOf(t, err)); diff != "" {
-				t.Errorf("report (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.want, test.server.requests); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(object("ConfigMap", "ns", "a"), obj); diff != "" {
-				t.Errorf("the object changed (-want +got):\n%s", diff)
-			}
+			equal(t, "report", test.report, reportOf(t, err))
+			equal(t, "requests", test.want, test.server.requests)
+			equal(t, "the object changed", object("ConfigMap", "ns", "a"), obj)
 		})
 	}
 }
@@ -192,9 +186,7 @@ func TestPhaseValidator_WithFieldOwner(t *testing.T) {
 			for _, r := range server.requests {
 				got = append(got, r.Verb+" by "+r.Manager)
 			}
-			if diff := cmp.Diff([]string{"apply by " + test.want, "create by " + test.want}, got); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
+			equal(t, "requests", []string{"apply by " + test.want, "create by " + test.want}, got)
 		})
 	}
 }
@@ -220,9 +212,7 @@ func TestPhaseValidator_InvalidNamesAreFindings(t *testing.T) {
 - apiVersion: Required value: must be set to <version> or <group>/<version>
 - kind: Required value: must be set
 - metadata.name: Required value: must be set`
-	if diff := cmp.Diff(want, reportOf(t, err)); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
-	}
+	equal(t, "report", want, reportOf(t, err))
 	if len(server.requests) > 0 {
 		t.Errorf("requests to the API server: %v", server.requests)
 	}
@@ -263,5 +253,13 @@ func TestPhaseValidator_TransientResponseIsNoFinding(t *testing.T) {
 	}
 	if len(server.requests) != 2 {
 		t.Errorf("requests: %v, want none after TooManyRequests", server.requests)
+	}
+}
+
+// equal fails the test unless two values are equal.
+func equal(t *testing.T, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -133,9 +133,7 @@ func TestRevisionValidator_Findings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := NewRevisionValidator().Validate(t.Context(), types.NewRevision("rev", 3, test.phases))
-			if diff := cmp.Diff(test.want, reportOf(t, err)); diff != "" {
-				t.Errorf("report (-want +got):\n%s", diff)
-			}
+			equal(t, "report", test.want, reportOf(t, err))
 		})
 	}
 }
@@ -191,7 +189,5 @@ func TestValidationErrors_OneLine(t *testing.T) {
 	want := `revision "rev" (3): phase "one": /v1, Kind=ConfigMap ns/a: object occurs in more than one phase: one, two; ` +
 		`phase "two": /v1, Kind=ConfigMap ns/a: object occurs in more than one phase: one, two; ` +
 		`/v1, Kind=ConfigMap /c: metadata.uid: Forbidden: must be empty`
-	if diff := cmp.Diff(want, err.Error()); diff != "" {
-		t.Errorf("error (-want +got):\n%s", diff)
-	}
+	equal(t, "error", want, err.Error())
 }
