@@ -75,7 +75,7 @@ func (l *least) restore() {
 			l.must(client.IgnoreAlreadyExists(l.Create(context.Background(), object)))
 		}
 	}
-	for _, object := range rbac.RolesOf(l.rules, leastName, nil, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
+	for _, object := range rbac.RolesOf(l.rules, leastName, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
 		l.must(client.IgnoreNotFound(l.Delete(context.Background(), object)))
 	}
 }
@@ -106,7 +106,7 @@ func (l *least) grant(rules []rbac.Rule) {
 	for _, rule := range rules {
 		now[rule.Namespace] = append(now[rule.Namespace], rule.PolicyRule)
 	}
-	for _, object := range rbac.RolesOf(l.rules, leastName, nil, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
+	for _, object := range rbac.RolesOf(l.rules, leastName, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
 			role.Rules = now[""]

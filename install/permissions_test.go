@@ -30,7 +30,7 @@ spec: {schedule: "@monthly", jobTemplate: {spec: {template: {spec: {restartPolic
 	}
 	object := &unstructured.Unstructured{}
 	h.must(decode(job, object))
-	for _, role := range rbac.RolesOf(rbac.MinimalRules([]*unstructured.Unstructured{object}, rbac.Options{}), "test-jobs", nil, v1alpha1.OpenShiftNamespaces.Operator).Objects() {
+	for _, role := range rbac.RolesOf(rbac.MinimalRules([]*unstructured.Unstructured{object}, rbac.Options{}), "test-jobs", v1alpha1.OpenShiftNamespaces.Operator).Objects() {
 		h.must(h.Create(t.Context(), role))
 		t.Cleanup(func() { _ = h.Delete(context.Background(), role) })
 	}

@@ -67,18 +67,17 @@ type Roles struct {
 }
 
 // RolesOf returns the roles for rules. The rules must be in the order of MinimalRules. The ClusterRole has
-// AggregateLabel in addition to labels. The subject of the bindings is the installer in a namespace.
-func RolesOf(rules []Rule, name string, labels map[string]string, installerNamespace string) Roles {
+// AggregateLabel. The subject of the bindings is the installer in a namespace.
+func RolesOf(rules []Rule, name, installerNamespace string) Roles {
 	byNamespace := map[string][]rbacv1.PolicyRule{}
 	for _, rule := range rules {
 		byNamespace[rule.Namespace] = append(byNamespace[rule.Namespace], rule.PolicyRule)
 	}
 	var roles Roles
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: maps.Clone(labels)}
+		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
 		if namespace == "" {
 			meta.Labels = map[string]string{AggregateLabel: "true"}
-			maps.Copy(meta.Labels, labels)
 			roles.ClusterRole = &rbacv1.ClusterRole{TypeMeta: typeOf(object.ClusterRole.Kind), ObjectMeta: meta, Rules: byNamespace[namespace]}
 			continue
 		}

@@ -188,8 +188,8 @@ func TestMinimalRules_KeepsRuleWithManyVerbs(t *testing.T) {
 
 func TestRolesOf_BindsAndAggregates(t *testing.T) {
 	rules := rbac.MinimalRules(objectsOf(t, crdOfThings+"---\n"+configMapsAB), rbac.Options{})
-	roles := rbac.RolesOf(rules, "least", map[string]string{"app": "addon"}, "openshift-cluster-api-operator")
-	if diff := cmp.Diff(map[string]string{rbac.AggregateLabel: "true", "app": "addon"}, roles.ClusterRole.Labels); diff != "" {
+	roles := rbac.RolesOf(rules, "least", "openshift-cluster-api-operator")
+	if diff := cmp.Diff(map[string]string{rbac.AggregateLabel: "true"}, roles.ClusterRole.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	var got []string

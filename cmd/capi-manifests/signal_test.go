@@ -35,13 +35,9 @@ func blockedReads() []blockedRead {
 	return []blockedRead{
 		{"ImagesJSON", "plan --images-json dir/pipe --platform AWS --release-version 1.0.0", nil},
 		{"Stdin", "rbac --images-json - --platform AWS", nil},
-		{"Release", "diff dir/pipe dir/pipe", nil},
 		{"Resource", "generate dir" + provider, fromPipe},
-		{"ValidatedResource", "validate dir" + provider, fromPipe},
 		{"ConfigFile", "validate bundle --config dir/pipe", bundleFiles()},
-		{"Baseline", "validate bundle --baseline dir/pipe", bundleFiles()},
 		{"Kubeconfig", "validate bundle --against dir/pipe", bundleFiles()},
-		{"ClusterctlMetadata", "generate other --clusterctl-dir out --clusterctl-metadata dir/pipe" + provider, map[string]string{"other/kustomization.yaml": "resources: [a.yaml]\n", "other/a.yaml": addonManifests}},
 	}
 }
 

@@ -29,10 +29,15 @@ func TestPackFlags_RefName(t *testing.T) {
 	}
 }
 
-// TestRoot_HelpFitsAScreenInGroups has 60 lines, and each command in a group.
-func TestRoot_HelpFitsAScreenInGroups(t *testing.T) {
+// TestHelp_FitsAScreenInGroups has 60 lines for each command, and each command in a group.
+func TestHelp_FitsAScreenInGroups(t *testing.T) {
 	root := New("")
 	for _, cmd := range root.Commands() {
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		if cmd.InitDefaultHelpFlag(); cmd.Help() != nil || strings.Count(out.String(), "\n") > 60 {
+			t.Errorf("the help of %s has %d lines", cmd.Name(), strings.Count(out.String(), "\n"))
+		}
 		if cmd.GroupID == "" && !slices.Contains([]string{"version", "help", "completion"}, cmd.Name()) {
 			t.Errorf("%s is in no group", cmd.Name())
 		}

@@ -60,11 +60,7 @@ const diffExample = `  # Compare two releases
   capi-manifests diff quay.io/me/capa:v2.10.0 capi-manifests --fail-on breaking,widening
 
   # Compare two releases of a provider for clusterctl
-  capi-manifests diff v2.10.0/infrastructure-components.yaml v2.11.0/infrastructure-components.yaml
-
-  # List the permissions that roles gained
-  capi-manifests diff old/images.json new/images.json -o json |
-    jq '.providers[].changes[] | select(.rule == "rbac/gained") | {roles: [.places[].object.name], gained: .to}'`
+  capi-manifests diff v2.10.0/infrastructure-components.yaml v2.11.0/infrastructure-components.yaml`
 
 // failOn holds the levels of changes for exit code 1: a pflag.Value. An empty list
 // means any change.

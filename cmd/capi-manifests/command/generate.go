@@ -5,6 +5,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,40 +24,29 @@ import (
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-const generateLong = `Render a kustomize directory (as "kustomize build" does, without plugins and helm), edit the
-objects for OpenShift or for any Kubernetes cluster, and write the bundle: metadata.json and
-manifests.yaml. The same input always gives the same bytes.
+const generateLong = `Render a kustomize directory (as "kustomize build" does, without plugins and helm), edit the objects for OpenShift or for any Kubernetes cluster,
+and write the bundle: metadata.json and manifests.yaml. The same input always gives the same bytes. "capi-manifests transforms" lists
+the edits with their reasons; --transform and --skip-transform select.
 
-With --profile kubernetes, the installer issues the certificates of webhooks, pods get no
-annotations of OpenShift, and webhooks work in all namespaces. --keep-namespace leaves the
-objects in the namespaces of the provider; the installer then needs permissions there.
+With --profile kubernetes, the installer issues the certificates of webhooks, pods get no annotations of OpenShift, and webhooks work in all
+namespaces. --keep-namespace leaves the objects in the namespaces of the provider; the installer then needs permissions there.
 
-Variables such as ${LOGLEVEL:=0} are kept for the cluster. Images must be pinned by digest,
-except for the provider's own image: the placeholder --image-name replaces it, and the
-cluster replaces the placeholder by the image that holds the bundle.
+Variables such as ${LOGLEVEL:=0} are kept for the cluster. Images must be pinned by digest, except for the provider's own image: the
+placeholder --image-name replaces it, and the cluster replaces the placeholder by the image that holds the bundle.
 
-The transforms, in the order of application ("capi-manifests transforms"
-gives the reason of each; --transform and --skip-transform select):
-
-`
+The flags of OpenShift's manifests-gen are accepted too, so a Makefile only has to replace the command: docs/manifests-gen.md lists them.`
 
 const generateExample = `  # The image of the container named manager is the provider's own image
   capi-manifests generate ./config/default --output-dir capi-manifests \
-    --provider-name cluster-api-provider-aws --provider-type infrastructure \
-    --provider-version v2.10.0 --platform AWS \
+    --provider-name cluster-api-provider-aws --provider-type infrastructure --provider-version v2.10.0 --platform AWS \
     --image-name registry.ci.openshift.org/openshift:aws-cluster-api-controllers
-
-  # For any Kubernetes cluster
-  capi-manifests generate ./config/default --profile kubernetes \
-    --provider-name cluster-api-provider-docker --provider-type infrastructure \
-    --provider-version v1.14.2 --image-name registry.example.com/capd:v1.14.2
 
   # Pin the image of a sidecar by digest
   capi-manifests generate ./config ... --image gcr.io/kube-rbac-proxy:v0.16=quay.io/openshift/proxy@sha256:…
@@ -68,10 +59,7 @@ const generateExample = `  # The image of the container named manager is the pro
   capi-manifests generate ./config/default ... --clusterctl-dir repository --clusterctl-metadata metadata.yaml
 
   # Compare with the bundle of another tool, object by object; nothing is written
-  capi-manifests generate ./config/default ... --compare capi-manifests
-
-  # Keep the resource limits of the provider, and list the edited objects
-  capi-manifests generate ./config ... --skip-transform resource-requests --verbose`
+  capi-manifests generate ./config/default ... --compare capi-manifests`
 
 // generateFlags are the flags of generate.
 type generateFlags struct {
@@ -90,7 +78,7 @@ func newGenerate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "generate DIR",
 		Short:   "Generate a bundle from a kustomize directory",
-		Long:    generateLong + transformHelp() + manifestsGenHelp,
+		Long:    generateLong,
 		Example: generateExample,
 		Args:    f.old.args,
 		RunE:    f.run,
@@ -197,7 +185,7 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	g, err := term.Interruptible(cmd.Context(), func() (report.Generated, error) { return f.make(options) })
+	g, err := f.make(options)
 	if err != nil {
 		return err
 	}
@@ -208,18 +196,18 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	g.Summarize(cmd.ErrOrStderr(), written, f.verbose)
+	g.summarize(cmd.ErrOrStderr(), written, f.verbose)
 	if f.format == cli.Table {
 		return nil
 	}
-	return f.format.Write(cmd.OutOrStdout(), g.Output(), nil)
+	return f.format.Write(cmd.OutOrStdout(), g.output(), nil)
 }
 
-func (f *generateFlags) make(options generate.Options) (g report.Generated, err error) {
+func (f *generateFlags) make(options generate.Options) (g generated, err error) {
 	if g.Bundle, g.Summary, err = generate.Bundle(options); err == nil {
 		g.Release, err = f.clusterctl.release(options)
 	}
-	return g, report.InputError(err)
+	return g, inputError(err)
 }
 
 // write writes the bundle in the requested layouts, and returns the files, sorted.
@@ -354,4 +342,112 @@ func (f *transportFlags) files(bundle extractor.Bundle) (map[string][]byte, erro
 		files[fmt.Sprintf("0000_30_cluster-api_10_%s.yaml", configMap.Name)] = encoded
 	}
 	return files, nil
+}
+
+// generated is the result of generate: a bundle and, if its files are not empty, a clusterctl release.
+type generated struct {
+	Bundle  extractor.Bundle
+	Summary generate.Summary
+	Release clusterctl.Release
+}
+
+// generateOutput is the output of generate.
+type generateOutput struct {
+	Metadata extractor.Metadata `json:"metadata"`
+	Summary  generate.Summary   `json:"summary"`
+	// Clusterctl is the path of the clusterctl release in its repository;
+	// ClusterctlNotes are notes about the release.
+	Clusterctl      string   `json:"clusterctl,omitempty"`
+	ClusterctlNotes []string `json:"clusterctlNotes,omitempty"`
+}
+
+// output returns the output.
+func (g generated) output() generateOutput {
+	return generateOutput{g.Bundle.Metadata, g.Summary, g.Release.Dir, g.Release.Notes}
+}
+
+// summarize writes the results of the transforms and the written files; verbose lists the objects.
+func (g generated) summarize(w io.Writer, written []string, verbose bool) {
+	for _, result := range g.Summary.Results {
+		fmt.Fprintf(w, "%-28s  %s\n", result.Transform, outcome(result))
+		if !verbose {
+			continue
+		}
+		for _, part := range partsOf(result) {
+			for _, object := range part.objects {
+				fmt.Fprintf(w, "  %s %s\n", part.does, term.Printable(object))
+			}
+		}
+	}
+	for _, note := range slices.Concat(g.Summary.Missing, g.Release.Notes) {
+		fmt.Fprintf(w, "note: %s\n", term.Printable(note))
+	}
+	fmt.Fprintf(w, "wrote %s: %d objects from %d, content ID %s\n",
+		listed(written), g.Summary.Written, g.Summary.Read, g.Bundle.Metadata.ContentID)
+}
+
+// listed formats a list: "a", "a and b" or "a, b and c".
+func listed(texts []string) string {
+	if len(texts) < 2 {
+		return strings.Join(texts, "")
+	}
+	last := len(texts) - 1
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
+}
+
+// part is one kind of edit that a transform makes.
+type part struct {
+	does, done string
+	objects    []string
+}
+
+func partsOf(result transform.Result) []part {
+	return []part{{"changes", "changed", result.Changed}, {"drops", "dropped", result.Dropped}, {"adds", "added", result.Added}}
+}
+
+// outcome formats the result of a transform: "2 changed (CustomResourceDefinition,
+// Service), 1 dropped (Namespace)".
+func outcome(result transform.Result) string {
+	var texts []string
+	for _, part := range partsOf(result) {
+		if len(part.objects) > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s (%s)", len(part.objects), part.done, term.Printable(kindsOf(part.objects))))
+		}
+	}
+	switch {
+	case result.Skipped:
+		return "skipped"
+	case len(texts) == 0:
+		return "nothing to do"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// kindsOf formats the kinds of objects such as "Service capi-system/webhook", with
+// their counts: "2 Service, Role".
+func kindsOf(objects []string) string {
+	counts := map[string]int{}
+	for _, object := range objects {
+		kind, _, _ := strings.Cut(object, " ")
+		counts[kind]++
+	}
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		if counts[kind] > 1 {
+			kind = fmt.Sprintf("%d %s", counts[kind], kind)
+		}
+		kinds = append(kinds, kind)
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// inputError marks errors in the content of a kustomize directory as invalid. It
+// does not change errors of options and files.
+func inputError(err error) error {
+	_, isOptions := errors.AsType[*transform.OptionsError](err)
+	_, isFile := errors.AsType[*fs.PathError](err)
+	if err == nil || isOptions || isFile {
+		return err
+	}
+	return &source.InvalidError{Err: err}
 }

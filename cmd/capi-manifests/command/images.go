@@ -66,7 +66,7 @@ func (o *imagesOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	list := &imageList{}
 	if o.from != "" {
-		data, err := term.Interruptible(cmd.Context(), func() ([]byte, error) { return release.ReadFile(o.from, cmd.InOrStdin()) })
+		data, err := release.ReadFile(o.from, cmd.InOrStdin())
 		if err != nil {
 			return err
 		}

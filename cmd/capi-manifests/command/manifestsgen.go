@@ -18,25 +18,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-const manifestsGenHelp = `
-The flags of OpenShift's manifests-gen are accepted too, so a Makefile only has to
-replace the command. With --manifests-path the bundle is written as manifests-gen writes
-it: metadata.yaml and manifests.yaml in a directory for the profile.
-
-  --kustomize-dir DIR                         DIR
-  --base-path DIR                             the directory that --kustomize-dir begins at (config/default without one)
-  --manifests-path DIR                        --output-dir, in the other layout
-  --profile-name NAME                         the directory below --manifests-path (default)
-  --name NAME                                 --provider-name
-  --attribute type=TYPE                       --provider-type
-  --attribute version=VERSION                 --provider-version; other attributes are written with --manifests-path
-  --self-image-ref, --provider-image-ref,
-  --manifest-image-name IMAGE                 --image-name
-  --infracluster-resource NAME                --protect-cluster-resource
-  --install-order NUMBER                      only with --manifests-path; metadata.json has no order
-  --platform, --provider-name, --provider-type,
-  --provider-version                          the same here`
-
 // manifestsGenFlags holds the flags of OpenShift's manifests-gen that have other
 // names here (https://github.com/openshift/cluster-capi-operator,
 // docs/provider-contract.md).
@@ -47,7 +28,7 @@ type manifestsGenFlags struct {
 	summary                                        bool
 }
 
-// register adds the flags, hidden because the help explains them together. A
+// register adds the flags, hidden because docs/manifests-gen.md explains them. A
 // synonym sets the value of its flag.
 func (f *manifestsGenFlags) register(cmd *cobra.Command, provider *providerFlags) {
 	set := cmd.Flags()

@@ -37,7 +37,7 @@ image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables wit
 TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster without own settings.
 
 It lists the permissions that the installer lacks to install and remove the objects, with the shipped
-roles; "capi-manifests rbac" writes them.
+roles; "capi-manifests rbac" writes them. With --objects the rendered objects are written, in install order.
 
 With --against, the installation in a cluster is previewed with dry runs of the installer's writes. Installed objects that the
 release lacks come first: they would be removed, or, as CRDs with instances, retained. Each object of the release would be created,
@@ -48,19 +48,10 @@ versions, and the risks that spec.acceptedRisks can accept, such as breaking cha
 The exit code is 1 if the installation would stop.
 
 With --signature-policy the verdict of the policy on each image is shown, and an image that it does not accept is an error: such a
-cluster does not install it. Without the flag the verdicts of this machine's policy are shown only.
-
-With --objects the rendered objects are written, in install order.`
+cluster does not install it. Without the flag the verdicts of this machine's policy are shown only.`
 
 const planExample = `  # Show components and phases on AWS
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
-
-  # Take images.json from a release image
-  oc image extract quay.io/openshift/capi-installer:4.22 --path /etc/capi-installer/images.json:. &&
-    capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
-
-  # Check the signatures of the images
-  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --signature-policy policy.json
 
   # Compare with the objects of a cluster
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
@@ -68,13 +59,9 @@ const planExample = `  # Show components and phases on AWS
   # Write a page for reviewers; --against KUBECONFIG adds what changes in a cluster
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 -o html > plan.html
 
-  # Override the image of a provider
+  # Override the image of a provider, set a variable, and cache the bundles
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
-    --image aws-cluster-api-controllers=quay.io/me/capa:bundled
-
-  # Resolve tags, set a variable, and cache the bundles
-  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
-    --allow-tags --var CAPA_LOGLEVEL=4 --cache-dir ~/.cache/capi-manifests`
+    --image aws-cluster-api-controllers=quay.io/me/capa:bundled --var CAPA_LOGLEVEL=4 --cache-dir ~/.cache/capi-manifests`
 
 // planFlags are the flags of plan.
 type planFlags struct {

@@ -6,18 +6,21 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	names "k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/deploy/kubernetes"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -50,8 +53,8 @@ const rbacExample = `  # List the permissions for a provider
   # Write the role for all components of a release on AWS
   capi-manifests rbac --images-json images.json --platform AWS -o yaml > rbac.yaml
 
-  # Write the role for an addon, with its own name and label
-  capi-manifests rbac quay.io/me/addon:bundled -o yaml --name capi-installer-addon --label app=addon
+  # Write the role for an addon, with another name
+  capi-manifests rbac quay.io/me/addon:bundled -o yaml --name capi-installer-addon
 
   # List the rules for writing roles
   capi-manifests rbac capi-manifests -o json | jq '.items[].rules[]? | select(.apiGroups[]? | startswith("rbac."))'`
@@ -60,7 +63,6 @@ const rbacExample = `  # List the permissions for a provider
 type rbacFlags struct {
 	planFlags
 	name    string
-	labels  []string
 	profile extractor.ClusterProfile
 }
 
@@ -80,12 +82,11 @@ func newRBAC() *cobra.Command {
 	set.StringVar(&f.name, "name", "openshift-capi-installer-bundles", "`name` of the roles and bindings")
 	set.Var(&f.profile, "profile", "kind of cluster: "+strings.Join(extractor.ClusterProfileNames(), ", "))
 	cli.CompleteFixed(cmd, "profile", extractor.ClusterProfileNames()...)
-	set.StringArrayVar(&f.labels, "label", nil, "additional `name=value` label of the roles and bindings; may be repeated")
 	return cmd
 }
 
 func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
-	labels, variables, err := f.check(cmd, sources)
+	variables, err := f.check(cmd, sources)
 	if err != nil {
 		return err
 	}
@@ -98,19 +99,19 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 		return err
 	}
 	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held, Namespaces: planreport.Namespaces(f.profile, f.providersNamespaces, f.components)})
-	roles := rbac.RolesOf(rules, f.name, labels, f.profile.Namespaces().Operator)
+	roles := rbac.RolesOf(rules, f.name, f.profile.Namespaces().Operator)
 	switch f.format {
 	case cli.YAML:
-		return report.RBACYAML(cmd.OutOrStdout(), rules, roles)
+		return rbacYAML(cmd.OutOrStdout(), rules, roles)
 	case cli.JSON:
 		return f.format.Write(cmd.OutOrStdout(), map[string]any{"apiVersion": "v1", "kind": "List", "items": roles.Objects()}, nil)
 	default:
-		return f.format.Write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { report.RBACTable(w, rules) })
+		return f.format.Write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { rbacTable(w, rules) })
 	}
 }
 
-// check checks the flags, and returns the labels and the variables.
-func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variables map[string]string, err error) {
+// check checks the flags, and returns the variables.
+func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (map[string]string, error) {
 	var errs []error
 	if len(sources) == 0 && f.imagesJSON == "" {
 		errs = append(errs, errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
@@ -121,14 +122,8 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 	for _, wrong := range names.IsDNS1123Subdomain(f.name) {
 		errs = append(errs, fmt.Errorf("invalid --name %q: %s", f.name, wrong))
 	}
-	labels, labelErr := cli.Pairs("label", f.labels)
-	for name, value := range labels {
-		for _, wrong := range slices.Concat(names.IsQualifiedName(name), names.IsValidLabelValue(value)) {
-			errs = append(errs, fmt.Errorf("invalid --label %s=%s: %s", name, value, wrong))
-		}
-	}
-	variables, varErr := cli.Pairs("var", f.variables)
-	return labels, variables, cli.WrongUsage(append(errs, labelErr, varErr)...)
+	variables, err := cli.Pairs("var", f.variables)
+	return variables, cli.WrongUsage(append(errs, err)...)
 }
 
 // rendered returns the rendered objects of all sources.
@@ -170,4 +165,93 @@ func shippedObjects(profile extractor.ClusterProfile) ([]*unstructured.Unstructu
 		return kubernetes.Objects()
 	}
 	return manifests.Objects()
+}
+
+// rbacTable writes the rules of a role as text, grouped by reason.
+func rbacTable(w *bytes.Buffer, rules []rbac.Rule) {
+	for len(rules) > 0 {
+		end := slices.IndexFunc(rules, func(r rbac.Rule) bool { return r.Why != rules[0].Why || r.Namespace != rules[0].Namespace })
+		if end < 0 {
+			end = len(rules)
+		}
+		if w.Len() > 0 {
+			w.WriteByte('\n')
+		}
+		fmt.Fprintf(w, "%s: %s\n", placeOf(rules[0].Namespace), rules[0].Why)
+		var rows [][]string
+		for _, rule := range rules[:end] {
+			rows = append(rows, rowsOfRule(rule)...)
+		}
+		term.Aligned(w, rows)
+		rules = rules[end:]
+	}
+}
+
+// placeOf describes the scope of a rule.
+func placeOf(namespace string) string {
+	if namespace == "" {
+		return "everywhere"
+	}
+	return "in " + namespace
+}
+
+// rowsOfRule returns verbs, resource and names, with one row for each resource.
+func rowsOfRule(rule rbac.Rule) [][]string {
+	var rows [][]string
+	for i, resource := range resourcesOf(rule) {
+		row := []string{"", resource, ""}
+		if i == 0 {
+			row = []string{"  " + strings.Join(rule.Verbs, ","), resource, someOf(rule.ResourceNames)}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// resourcesOf returns the resources of a rule, such as "deployments.apps", or paths.
+func resourcesOf(rule rbac.Rule) []string {
+	all := slices.Clone(rule.NonResourceURLs)
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			all = append(all, schema.GroupResource{Group: group, Resource: resource}.String())
+		}
+	}
+	return all
+}
+
+// someOf lists the first names and the number of the others.
+func someOf(names []string) string {
+	const few = 3
+	if len(names) > few+1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ","), len(names)-few)
+	}
+	return strings.Join(names, ",")
+}
+
+// rbacYAML writes roles as YAML documents, with the reason of each rule in a comment.
+func rbacYAML(w io.Writer, rules []rbac.Rule, roles rbac.Roles) error {
+	var out bytes.Buffer
+	for _, object := range roles.Objects() {
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("writing the roles as YAML: %w", err)
+		}
+		out.WriteString("---\n")
+		inRules, before := false, ""
+		for line := range strings.Lines(string(document)) {
+			switch {
+			case line == "rules:\n":
+				inRules = true
+			case inRules && strings.HasPrefix(line, "- "):
+				if rules[0].Why != before {
+					before = rules[0].Why
+					out.WriteString("# " + before + "\n")
+				}
+				rules = rules[1:]
+			}
+			out.WriteString(line)
+		}
+	}
+	_, err := w.Write(out.Bytes())
+	return err
 }

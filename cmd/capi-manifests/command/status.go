@@ -49,9 +49,6 @@ The exit codes differ from other commands:
 const statusExample = `  # Show the installed version and the progress
   capi-manifests status
 
-  # The same as a plugin of kubectl or oc
-  ln -s $(which capi-manifests) ~/bin/kubectl-capi_manifests && kubectl capi-manifests status
-
   # Follow a rollout until it is complete or blocked
   capi-manifests status --watch --wait
 

@@ -90,12 +90,3 @@ func knownTransform(cmd *cobra.Command, args []string) error {
 	}
 	return cli.WrongUsage(fmt.Errorf("unknown transform %q: want one of %s", args[0], strings.Join(transformNames(), ", ")))
 }
-
-// transformHelp lists the transforms.
-func transformHelp() string {
-	var text strings.Builder
-	for _, t := range transform.All() {
-		fmt.Fprintf(&text, "  %s\n      %s\n", t.Name+term.Optional(", profile ", profileOf(t)), t.Does)
-	}
-	return text.String()
-}

@@ -5,6 +5,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,7 +20,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -54,37 +54,18 @@ func (o *validateOptions) waivers(cmd *cobra.Command) (*findings.Waivers, error)
 	return accepted, err
 }
 
-const validateLong = `Check bundles against the rules for providers: requirements of the installer, the contracts of
-clusterctl and Cluster API, and OpenShift's conventions for workloads. "capi-manifests explain"
-lists the rules with reason and fix.
+const validateLong = `Check bundles against the rules for providers: requirements of the installer, the contracts of clusterctl and Cluster API, and
+OpenShift's conventions for workloads. "capi-manifests explain" lists the rules with reason and fix.
 
-SOURCE is an image, an OCI layout, an archive, or a directory: a bundle, a kustomize
-directory, or a clusterctl release or repository. A kustomize directory is checked as
-"generate" would render it, with the flags of "generate"; values of missing flags are derived
-from the objects, and findings name the line of the source file where it is known. Of a
-clusterctl release, as "generate --clusterctl-dir" writes it, the components, metadata.yaml and
-templates are checked: cluster templates and ClusterClasses with the defaults of their
-variables, and with any value of the others. All findings are reported at once,
-with line and field. Findings of severity error lead to exit code 1. A bundle that the installer
-cannot read (rules layout/... and some of metadata/...) leads to exit code 4 and is not checked
-further; such findings cannot be waived.
+SOURCE is an image, an OCI layout, an archive, or a directory: a bundle, a kustomize directory, which is checked as "generate" would render it,
+or a clusterctl release or repository, whose components, metadata.yaml and templates are checked with any value of the variables.
+Findings name line and field; severity error leads to exit code 1. A bundle that the installer cannot read leads to exit code 4.
 
-With --against the API server of a kubeconfig also checks the objects: whether it accepts each object, compiles admission
-policies, and admits the pods of workloads. All requests are dry runs and nothing is written; a CRD is not
-established, and objects of kinds that the cluster does not serve are not checked (rule
-server/not-checked). Reachability of webhooks and type-check warnings of admission policies
-are never checked.
+With --against the API server of a kubeconfig also checks the objects, and the objects of templates, in dry runs: whether it accepts each object,
+compiles admission policies, and admits the pods of workloads. In a cluster with Cluster API's providers, their webhooks judge the
+objects. CRDs are not established, and objects of kinds that the cluster does not serve are not checked (rule server/not-checked).
 
-Of a clusterctl release, it checks the objects of the templates. Variables without a default get values that fit the schema; a
-rejection because of such a value is not an error. In a cluster with Cluster API's providers, such as one of kind after
-"clusterctl init", their webhooks judge the objects.
-
-With --settings the settings of the provider in a ClusterAPI object are rendered as in a cluster. A setting that does not apply is
-an error that names its field.
-
-A provider with existing findings can start with a baseline, so that only new findings are
-reported. An intended finding is waived in the config file .capi-manifests.yaml, with a reason
-and an expiry date:
+With a baseline only new findings are reported. The config file .capi-manifests.yaml waives intended findings, with a reason and an expiry date:
 
   validate:
     severity: warning
@@ -95,37 +76,17 @@ and an expiry date:
       reason: the manager reads a directory of the node
       expires: 2027-06-30`
 
-const validateExample = `  # Check the output of generate
+const validateExample = `  # Check the output of generate, a kustomize directory, or a clusterctl repository
   capi-manifests validate capi-manifests
-
-  # Check a kustomize directory without generating a bundle
   capi-manifests validate config/default --platform AWS
+  capi-manifests validate repository --against ~/.kube/config
 
-  # Check a clusterctl repository or release
-  capi-manifests validate repository
-
-  # Check an image, and report only errors
-  capi-manifests validate quay.io/me/capa:bundled --severity error
-
-  # Annotate the lines of a pull request on GitHub
-  capi-manifests validate capi-manifests -o github
-
-  # Write reports for code scanning and for CI systems
+  # Write a report for code scanning
   capi-manifests validate capi-manifests -o sarif > findings.sarif
-  capi-manifests validate capi-manifests -o junit > findings.xml
 
   # Accept existing findings, and report only new ones
   capi-manifests validate capi-manifests --write-baseline baseline.json
-  capi-manifests validate capi-manifests --baseline baseline.json
-
-  # Check against the API server of a cluster, in dry runs
-  capi-manifests validate capi-manifests --against ~/.kube/config
-
-  # Check the cluster templates of a release with the webhooks of the cluster's providers
-  capi-manifests validate repository --against ~/.kube/config
-
-  # Count the findings of each rule
-  capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
+  capi-manifests validate capi-manifests --baseline baseline.json`
 
 // validateOptions are the flags of validate.
 type validateOptions struct {
@@ -137,7 +98,6 @@ type validateOptions struct {
 	baseline   string
 	write      string
 	kustomize  kustomizeFlags
-	as         string // empty for a bundle if there is one
 	against    string
 	settings   string
 }
@@ -159,9 +119,6 @@ func newValidate(version string) *cobra.Command {
 	flags.StringVar(&options.configFile, "config", "", "config `file` with settings and waivers (default "+findings.DefaultConfig+" if it exists)")
 	flags.StringVar(&options.baseline, "baseline", "", "`file` with accepted findings")
 	options.kustomize.provider.register(cmd)
-	forms := []string{formBundle, formKustomize}
-	cli.Choice[string]{Value: &options.as, Kind: "form", Texts: forms, Error: "must be bundle or kustomize"}.
-		Register(cmd, "as", "", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
 	flags.StringVar(&options.against, "against", "", "`kubeconfig` of an API server that checks the objects in dry runs")
 	flags.StringVar(&options.settings, "settings", "", "`file` with a ClusterAPI object or its spec: check whether the settings of the provider apply to the bundle")
 	flags.StringVar(&options.write, "write-baseline", "", "output `file` for the findings, for use with --baseline; the exit code is 0")
@@ -169,7 +126,7 @@ func newValidate(version string) *cobra.Command {
 }
 
 func (o *validateOptions) run(cmd *cobra.Command, src string) error {
-	accepted, err := term.Interruptible(cmd.Context(), func() (*findings.Waivers, error) { return o.waivers(cmd) })
+	accepted, err := o.waivers(cmd)
 	if err != nil {
 		return err
 	}
@@ -226,10 +183,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		}
 		return result, o.askServer(cmd, &result, nil)
 	}
-	file, err := o.kustomization(cmd, src)
-	if err != nil {
-		return findings.Report{}, err
-	}
+	file := kustomization(cmd.ErrOrStderr(), src)
 	bundles, src, err := o.bundles(cmd, src, file)
 	if list, all := rules.Unreadable(err); all && file == "" {
 		return findings.Unreadable(src, list), nil
@@ -245,7 +199,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		return findings.Report{}, err
 	}
 	if file != "" && result.Found() {
-		files, err := term.Interruptible(cmd.Context(), func() (filesOf, error) { return source.FilesOf(src) })
+		files, err := source.FilesOf(src)
 		if err != nil {
 			return findings.Report{}, err
 		}
@@ -294,33 +248,19 @@ func (o *validateOptions) onReleases(src string) error {
 // validated as if it were generated.
 type kustomizeFlags struct{ provider providerFlags }
 
-// The forms of a directory.
-const (
-	formBundle    = "bundle"
-	formKustomize = "kustomize"
-)
-
-// kustomization returns the kustomization.yaml of src if src is checked as a
+// kustomization returns the kustomization.yaml of src if src is a
 // kustomize directory, or src itself if it is a file with manifests. It is empty
-// for a bundle.
-func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string, error) {
+// for a bundle, also for one beside a kustomization.
+func kustomization(stderr io.Writer, src string) string {
 	if kustomize.IsManifests(src) {
-		return src, nil
+		return src
 	}
-	file := source.KustomizationIn(src)
-	bundle := source.BundleIn(src)
-	switch {
-	case o.as == formKustomize && file == "":
-		return "", cli.WrongUsage(fmt.Errorf("--as kustomize: %s has no kustomization.yaml", src))
-	case o.as == formBundle && file != "" && bundle == "":
-		return "", cli.WrongUsage(fmt.Errorf("--as bundle: %s has a %s and no bundle", src, filepath.Base(file)))
-	case o.as == formKustomize, bundle == "":
-		return file, nil
-	case file != "" && o.as == "":
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s has both a bundle (%s) and a %s; validating the bundle, use --as kustomize for the other\n",
-			term.Printable(src), bundle, filepath.Base(file))
+	file, bundle := source.KustomizationIn(src), source.BundleIn(src)
+	if file == "" || bundle == "" {
+		return file
 	}
-	return "", nil
+	fmt.Fprintf(stderr, "note: %s has both a bundle (%s) and a %s; validating the bundle\n", term.Printable(src), bundle, filepath.Base(file))
+	return ""
 }
 
 // render renders the directory as generate does.
@@ -329,13 +269,9 @@ func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundl
 	if err != nil {
 		return extractor.Bundle{}, err
 	}
-	var notes []error
-	bundle, err := term.Interruptible(cmd.Context(), func() (bundle extractor.Bundle, err error) {
-		bundle, notes, err = generate.Preview(options)
-		return bundle, report.InputError(err)
-	})
+	bundle, notes, err := generate.Preview(options)
 	if err != nil {
-		return extractor.Bundle{}, err
+		return extractor.Bundle{}, inputError(err)
 	}
 	for _, note := range notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: skipped, because generate would fail: %s\n", term.Printable(src), term.Printable(note.Error()))

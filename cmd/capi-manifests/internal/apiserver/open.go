@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -15,7 +14,7 @@ import (
 
 // Open connects to the cluster of a kubeconfig for dry runs.
 func Open(ctx context.Context, kubeconfig string, stderr io.Writer) (*Cluster, error) {
-	config, err := term.Interruptible(ctx, func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) })
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig %s: %w", kubeconfig, err)
 	}

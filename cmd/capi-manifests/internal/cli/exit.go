@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -98,9 +99,9 @@ func ExitCode(err error) int {
 	return ExitIO
 }
 
-// WantsHelp reports whether the help of the command helps to correct an error.
+// WantsHelp reports whether the help of the command helps to correct an error. It does not help to find a missing file.
 func WantsHelp(err error) bool {
-	return isA[*UsageError](err) || isA[*source.ArgumentError](err) || isA[*findings.ConfigError](err)
+	return !errors.Is(err, fs.ErrNotExist) && (isA[*UsageError](err) || isA[*source.ArgumentError](err) || isA[*findings.ConfigError](err))
 }
 
 // isPermanent reports whether retrying a failed request to a cluster is useless.
@@ -143,7 +144,7 @@ var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingO
 
 // cleanupGrace is the time that a command has for its cleanup after the end of its
 // context.
-const cleanupGrace = 15 * time.Second
+const cleanupGrace = 5 * time.Second
 
 // ExecuteUntil executes a command. If the command still runs some time after the
 // end of ctx, because it is blocked in a call without a context, ExecuteUntil

@@ -28,7 +28,7 @@ func TestExitCode(t *testing.T) {
 		{"a wrong flag", &UsageError{errors.New("unknown flag")}, ExitUsage},
 		{"wrong options", &transform.OptionsError{Err: errors.New("no name")}, ExitUsage},
 		{"an unavailable registry", image(unreachable), ExitIO},
-		{"a missing file", fs.ErrNotExist, ExitIO},
+		{"a missing file", fs.ErrNotExist, ExitIO}, {"a missing file of a flag", WrongUsage(fs.ErrNotExist), ExitIO},
 		{"an invalid image", image(invalid), ExitInvalid},
 		{"an invalid image, and an unavailable registry", errors.Join(image(unreachable), image(invalid)), ExitInvalid},
 		{"a release with an invalid and with a missing provider", errors.Join(&operand.MissingError{}, image(invalid)), ExitInvalid},

@@ -18,7 +18,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/internal/parallel"
@@ -59,7 +58,7 @@ func Registries(ctx context.Context, cluster *installed.Cluster, of Release) ([]
 // images returns the images of the file or, without it, those that the installer reads: with its overrides.
 func (r Release) images(ctx context.Context) (imagesjson.Images, error) {
 	if r.File != "" {
-		data, err := term.Interruptible(ctx, func() ([]byte, error) { return release.ReadFile(r.File, r.Stdin) })
+		data, err := release.ReadFile(r.File, r.Stdin)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -87,7 +86,7 @@ func findBase(ctx context.Context, client *fetch.Client, base string) (mutate.Ap
 	case kind == source.Directory:
 		return nil, "", fmt.Errorf("%s is not an OCI layout", base)
 	case kind == source.Layout, kind == source.Archive:
-		entry, err := term.Interruptible(ctx, func() (mutate.Appendable, error) { return source.EntryAt(base) })
+		entry, err := source.EntryAt(base)
 		return entry, base, err
 	}
 	reference, err := source.Resolve(ctx, client, base)

@@ -57,7 +57,7 @@ func (s Source) Read(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]
 
 // images reads images.json, and resolves tags to digests.
 func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
-	data, err := term.Interruptible(ctx, func() ([]byte, error) { return ReadFile(s.File, stdin) })
+	data, err := ReadFile(s.File, stdin)
 	if err != nil {
 		return nil, err
 	}

@@ -40,14 +40,14 @@ func Bundles(ctx context.Context, stderr io.Writer, source string) ([]extractor.
 	case err != nil:
 		return nil, source, err
 	case kind == Layout, kind == Archive:
-		image, err := term.Interruptible(ctx, func() (v1.Image, error) { return ImageAt(source) })
+		image, err := ImageAt(source)
 		if err != nil {
 			return nil, source, err
 		}
 		bundles, err := remote.FromImage(ctx, image, extractor.Origin{})
 		return requireBundle(bundles, source, err)
 	case kind == Directory:
-		bundles, err := term.Interruptible(ctx, func() ([]extractor.Bundle, error) { return bundlesInDirectory(source) })
+		bundles, err := bundlesInDirectory(source)
 		if file := kustomize.FileIn(source); err == nil && len(bundles) == 0 && file != "" {
 			err = &InvalidError{fmt.Errorf("no bundle found, but a %s; use \"capi-manifests generate\" to create a bundle", filepath.Base(file))}
 		} else if meant := manifestsBelow(source); err == nil && len(bundles) == 0 && meant != "" {

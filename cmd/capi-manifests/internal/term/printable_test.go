@@ -4,12 +4,9 @@ package term
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestEncodeJSON_EscapesControlCharacters(t *testing.T) {
@@ -32,19 +29,5 @@ func TestColorMode_EnabledInPipe(t *testing.T) {
 		if got := mode.Enabled(&bytes.Buffer{}); got != (mode == "always") {
 			t.Errorf("color %q in a pipe: got %t", mode, got)
 		}
-	}
-}
-
-func TestInterruptible_ReturnsSoonAfterTheContextEnds(t *testing.T) {
-	cause := errors.New("interrupted")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	block := make(chan struct{})
-	defer close(block)
-	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
-	if _, err := Interruptible(ctx, func() (int, error) { <-block; return 1, nil }); !errors.Is(err, cause) {
-		t.Errorf("error %v, want %v", err, cause)
-	}
-	if got, err := Interruptible(t.Context(), func() (int, error) { return 1, nil }); got != 1 || err != nil {
-		t.Errorf("got %d, %v", got, err)
 	}
 }

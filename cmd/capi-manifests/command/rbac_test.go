@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report_test
+package command
 
 import (
 	"bytes"
@@ -10,10 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 )
 
-func rules() []rbac.Rule {
+func exampleRules() []rbac.Rule {
 	rule := func(namespace, why, group, resource string, verbs []string, names ...string) rbac.Rule {
 		return rbac.Rule{Namespace: namespace, Why: why, PolicyRule: rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs, ResourceNames: names}}
 	}
@@ -25,9 +24,9 @@ func rules() []rbac.Rule {
 	}
 }
 
-func ExampleRBACTable() {
+func Example_rbacTable() {
 	var out bytes.Buffer
-	report.RBACTable(&out, rules())
+	rbacTable(&out, exampleRules())
 	fmt.Print(out.String())
 	// Output:
 	// everywhere: watches installed objects
@@ -42,8 +41,8 @@ func ExampleRBACTable() {
 }
 
 // The reason is written once for consecutive rules, above the first of them in its role.
-func ExampleRBACYAML() {
-	if err := report.RBACYAML(os.Stdout, rules(), rbac.RolesOf(rules(), "example", nil, "openshift-cluster-api-operator")); err != nil {
+func Example_rbacYAML() {
+	if err := rbacYAML(os.Stdout, exampleRules(), rbac.RolesOf(exampleRules(), "example", "openshift-cluster-api-operator")); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

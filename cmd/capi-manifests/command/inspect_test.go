@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report_test
+package command
 
 import (
 	"bytes"
@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-const manifests = `apiVersion: apps/v1
+const inspected = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: manager, namespace: capi}
 spec:
@@ -26,15 +25,15 @@ spec:
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: manager, namespace: capi}}
 `
 
-func ExampleInspect() {
-	inspection, err := report.Inspect("./capi", []extractor.Bundle{{
+func Example_inspect() {
+	inspection, err := inspect("./capi", []extractor.Bundle{{
 		Metadata:  extractor.Metadata{ProviderName: "core", ProviderType: extractor.Core, ProviderVersion: "v1.0.0", ContentID: "sha256:1234"},
-		Manifests: []byte(manifests),
+		Manifests: []byte(inspected),
 	}})
 	fmt.Println(err)
 	inspection.Signature = &verdict.Verdict{Decision: verdict.Accepted, Policy: "policy.json", Scope: "quay.io"}
 	var out bytes.Buffer
-	inspection.Table(&out)
+	inspection.table(&out)
 	fmt.Print(out.String())
 	// Output:
 	// <nil>
@@ -62,7 +61,7 @@ func ExampleInspect() {
 }
 
 func TestInspect_InvalidManifests(t *testing.T) {
-	_, err := report.Inspect("./capi", []extractor.Bundle{{Manifests: []byte("kind: {")}})
+	_, err := inspect("./capi", []extractor.Bundle{{Manifests: []byte("kind: {")}})
 	if !errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("error %v, want an ErrInvalid", err)
 	}
@@ -71,7 +70,7 @@ func TestInspect_InvalidManifests(t *testing.T) {
 // Manifests need not end with a line break.
 func TestWriteManifests_IsOneStream(t *testing.T) {
 	var out bytes.Buffer
-	if err := report.WriteManifests(&out, []extractor.Bundle{{Manifests: []byte("kind: A")}, {Manifests: []byte("---\nkind: B\n")}, {Manifests: []byte("kind: C\n")}}); err != nil {
+	if err := writeManifests(&out, []extractor.Bundle{{Manifests: []byte("kind: A")}, {Manifests: []byte("---\nkind: B\n")}, {Manifests: []byte("kind: C\n")}}); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := yamldoc.Objects(out.Bytes())

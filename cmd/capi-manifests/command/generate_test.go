@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report_test
+package command
 
 import (
 	"errors"
@@ -12,13 +12,12 @@ import (
 	"github.com/capi-installer/capi-installer/build/clusterctl"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-func ExampleGenerated_Summarize() {
-	result := report.Generated{
+func Example_generateSummary() {
+	result := generated{
 		Bundle: extractor.Bundle{Metadata: extractor.Metadata{ContentID: "sha256:1234"}},
 		Summary: generate.Summary{
 			Read: 5, Written: 4, Missing: []string{"Secret capi/credentials is not\x1b[2J in the bundle"},
@@ -30,7 +29,7 @@ func ExampleGenerated_Summarize() {
 		},
 		Release: clusterctl.Release{Notes: []string{"metadata.yaml has no series 1.0"}},
 	}
-	result.Summarize(os.Stdout, []string{"a", "b", "c"}, true)
+	result.summarize(os.Stdout, []string{"a", "b", "c"}, true)
 	// Output:
 	// namespace                     3 changed (Role, 2 Service), 1 dropped (Namespace)
 	//   changes Service capi/a
@@ -56,7 +55,7 @@ func TestInputError_MarksOnlyContent(t *testing.T) {
 		"a file":    {fmt.Errorf("rendering: %w", &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}), false},
 		"no error":  {nil, false},
 	} {
-		got := report.InputError(test.err)
+		got := inputError(test.err)
 		if _, invalid := errors.AsType[*source.InvalidError](got); invalid != test.invalid || !errors.Is(got, test.err) {
 			t.Errorf("%s: got %v, invalid %t", name, got, invalid)
 		}
