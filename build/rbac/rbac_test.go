@@ -117,6 +117,9 @@ func TestMinimalRules(t *testing.T) {
 			options: rbac.Options{ExistingRules: []rbac.Rule{
 				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate", "create", "get", "list", "watch", "patch", "delete"}}},
 			}}},
+		{name: "it reads an instance of a CRD with a conversion webhook", objects: strings.Replace(crdOfThings, "kind: Thing}}", "kind: Thing}, conversion: {strategy: Webhook}}", 1),
+			options: rbac.Options{ExistingRules: []rbac.Rule{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}},
+			want:    []string{": get,list thingies.example.com"}},
 		{name: "it lists the instances of a CRD of its group", objects: crdOfThings,
 			options: rbac.Options{ExistingRules: []rbac.Rule{
 				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
