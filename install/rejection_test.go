@@ -45,10 +45,10 @@ metadata: {name: of, namespace: openshift-cluster-api}
 kind: ValidatingAdmissionPolicy
 metadata: {name: parameters.example.com}
 spec:
-  paramKind: {apiVersion: machine.openshift.io/v1beta1, kind: Machine}
+  paramKind: {apiVersion: parameters.example.com/v1, kind: Limit}
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
   validations: [{expression: "false"}]
-`, names: []string{"ValidatingAdmissionPolicy parameters.example.com", "spec.paramKind", "Forbidden"}},
+`, names: []string{"get", `resource "limits"`, "parameters.example.com"}, reason: "ObjectsForbidden", missing: true},
 	{name: "a missing namespace", refused: `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: lost, namespace: kube-nowhere}

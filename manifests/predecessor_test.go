@@ -3,8 +3,10 @@
 package manifests_test
 
 import (
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +52,48 @@ func TestPredecessorObjects_HaveAnOwner(t *testing.T) {
 		if deleted[row.role] && !deleted[row.name] {
 			t.Errorf("%s stays, and its role is deleted: %s", row.name, row.role)
 		}
+	}
+}
+
+// TestWayBack_DeletesTheOwnObjects: the documented commands delete each object of the release that cluster-capi-operator's release lacks, in every
+// namespace. The namespaces and the Deployment are in both releases, and the ClusterAPI object is deleted before.
+func TestWayBack_DeletesTheOwnObjects(t *testing.T) {
+	staying := map[string]bool{}
+	tombstones, err := manifests.Tombstones()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range identitySet(tombstones) {
+		staying[name] = true
+	}
+	for _, row := range predecessorObjects(t) {
+		staying[row.name] = true
+	}
+	const crdDeletion = "openshift-capi-installer-crd-deletion" // the installer creates this policy while it deletes CRDs
+	inNamespace := map[string][]string{"": {"validatingadmissionpolicybinding/" + crdDeletion, "validatingadmissionpolicy/" + crdDeletion}}
+	for _, object := range fileObjects(t, "0000_*.yaml") {
+		name := object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
+		if staying[name] || slices.Contains([]string{"Namespace", "ClusterAPI", "Deployment"}, object.GetKind()) {
+			continue
+		}
+		inNamespace[object.GetNamespace()] = append(inNamespace[object.GetNamespace()], strings.ToLower(object.GetKind())+"/"+object.GetName())
+	}
+	var commands []string
+	for _, namespace := range slices.Sorted(maps.Keys(inNamespace)) {
+		command := "kubectl delete --ignore-not-found"
+		if namespace != "" {
+			command += " -n " + namespace
+		}
+		slices.Sort(inNamespace[namespace])
+		commands = append(commands, command+" "+strings.Join(inNamespace[namespace], " "))
+	}
+	want := "No release\ndeletes them:\n\n```sh\n" + strings.Join(commands, "\n") + "\n```\n"
+	page, err := os.ReadFile("../docs/openshift.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), want) {
+		t.Errorf("docs/openshift.md lacks:\n%s", want)
 	}
 }
 

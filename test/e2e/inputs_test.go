@@ -68,22 +68,25 @@ func (h *harness) eventObjects(reason string) ([]corev1.Event, error) {
 // reports waits until a condition has a reason, and a message with every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("%s has the reason %s", kind, reason), func() error {
-		cluster, err := h.clusterAPI()
-		if err != nil {
-			return err
+	h.eventually(fmt.Sprintf("%s has the reason %s", kind, reason), func() error { return h.hasReason(kind, reason, parts...) })
+}
+
+// hasReason returns an error unless a condition has a reason, and a message with every part.
+func (h *harness) hasReason(kind, reason string, parts ...string) error {
+	cluster, err := h.clusterAPI()
+	if err != nil {
+		return err
+	}
+	c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
+	if c == nil || c.Reason != reason {
+		return fmt.Errorf("the reason is %v", c)
+	}
+	for _, part := range parts {
+		if !strings.Contains(c.Message, part) {
+			return fmt.Errorf("the message does not contain %q: %s", part, c.Message)
 		}
-		c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
-		if c == nil || c.Reason != reason {
-			return fmt.Errorf("the reason is %v", c)
-		}
-		for _, part := range parts {
-			if !strings.Contains(c.Message, part) {
-				return fmt.Errorf("the message does not contain %q: %s", part, c.Message)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // fingerprints returns the installed objects without their status, to detect writes.

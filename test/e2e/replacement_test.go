@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -83,7 +87,9 @@ func (h *harness) shell(commands ...string) string {
 	h.Helper()
 	dir := h.TempDir()
 	h.must(os.Symlink(controlplane.Binary(h.T), filepath.Join(dir, "kubectl")))
-	command := exec.CommandContext(h.Context(), "sh", "-e", "-c", strings.Join(commands, "\n"))
+	ctx, stop := context.WithTimeout(h.Context(), patience)
+	defer stop()
+	command := exec.CommandContext(ctx, "sh", "-e", "-c", strings.Join(commands, "\n"))
 	command.Env = append(os.Environ(), "KUBECONFIG="+h.Cluster.Kubeconfig, "KUBECACHEDIR="+filepath.Join(dir, "cache"), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
 	if err != nil {
@@ -141,7 +147,7 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	h.must(err)
 	h.updatedInPlace()
 	installed := h.installed()
-	commands := documented(t, "docs/openshift.md", "\n### The way back\n")
+	commands := documented(t, "docs/openshift.md", wayBack)
 	handOver := slices.IndexFunc(commands, func(line string) bool { return strings.HasPrefix(line, "kinds=") })
 	h.shell(commands[:handOver]...)
 	// Without the policies, cluster-capi-operator adopts objects with the annotation adopt-existing at once.
@@ -155,16 +161,120 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 		}
 		return err
 	})
+	h.handedOver(installed)
 	for _, object := range installed {
-		uid := object.GetUID()
-		h.must(h.Get(h.Context(), client.ObjectKeyFromObject(object), object))
-		if object.GetUID() != uid {
-			t.Errorf("%s %s was deleted and recreated", object.GetKind(), object.GetName())
-		}
-		if _, owned := object.GetAnnotations()[v1alpha1.OwnersAnnotation]; owned || object.GetLabels()[predecessor.ManagedByLabel] != predecessor.ManagedBy {
-			t.Errorf("%s %s is not handed over: labels %v, annotations %v", object.GetKind(), object.GetName(), object.GetLabels(), object.GetAnnotations())
-		}
 		h.must(client.IgnoreNotFound(h.Delete(h.Context(), object)))
 	}
 	h.shell("kubectl delete deployment capi-installer -n openshift-cluster-api-operator", "kubectl delete configmap only-theirs -n openshift-cluster-api")
+}
+
+// wayBack is the heading of the commands that hand the objects over to cluster-capi-operator.
+const wayBack = "\n### The way back\n"
+
+// handedOver expects that objects still exist, with the marks of cluster-capi-operator.
+func (h *harness) handedOver(objects map[string]*unstructured.Unstructured) {
+	h.Helper()
+	for _, object := range objects {
+		uid := object.GetUID()
+		h.must(h.Get(h.Context(), client.ObjectKeyFromObject(object), object))
+		if object.GetUID() != uid {
+			h.Errorf("%s %s was deleted and recreated", object.GetKind(), object.GetName())
+		}
+		if _, owned := object.GetAnnotations()[v1alpha1.OwnersAnnotation]; owned || object.GetLabels()[predecessor.ManagedByLabel] != predecessor.ManagedBy {
+			h.Errorf("%s %s is not handed over: labels %v, annotations %v", object.GetKind(), object.GetName(), object.GetLabels(), object.GetAnnotations())
+		}
+	}
+}
+
+// ofMachines is an admission policy with parameters of a kind that a cluster without the capability MachineAPI lacks.
+const ofMachines = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: machines.example.com}
+spec:
+  paramKind: {apiVersion: machine.openshift.io/v1beta1, kind: Machine}
+  matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: machines.example.com}
+spec:
+  policyName: machines.example.com
+  paramRef: {namespace: openshift-machine-api, selector: {}, parameterNotFoundAction: Allow}
+  validationActions: [Deny]
+`
+
+// TestWayBack_FromEveryState runs the documented commands in each state of an installation that has ended without warning. They end, keep the
+// objects of the providers, and leave no object of the installer. The cluster lacks the CRDs of the Machine API.
+func TestWayBack_FromEveryState(t *testing.T) {
+	t.Parallel()
+	h := connect(t, controlplane.Fresh(t))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "maintainers", "openshift-objects.md"))
+	h.must(err)
+	handOver, cleanUp := documented(t, "docs/openshift.md", wayBack), documented(t, "docs/openshift.md", "No release\ndeletes them:\n")
+	for i := range cleanUp {
+		cleanUp[i] = strings.Replace(cleanUp[i], " prometheusrule/capi-installer", "", 1) // the cluster lacks the kind
+	}
+	running := func(until func() error) {
+		h.dropLease() // of a killed process
+		p := h.start("4.22.0")
+		h.eventually("the state is reached", until)
+		p.end()
+	}
+	for _, state := range []struct {
+		name  string
+		reach func()
+		empty bool // no object is installed
+	}{
+		{"before the first version", func() {}, true},
+		{"unsupported platform", func() {
+			h.platform("Nutanix")
+			running(func() error { return h.hasReason("VersionProgressing", "UnsupportedPlatform") })
+			h.platform("AWS")
+		}, true},
+		{"in the middle", func() {
+			h.release(core("v1.0.0"), aws("v1.0.0"))
+			running(func() error {
+				if len(h.names()) == 0 {
+					return errors.New("no object is installed")
+				}
+				return nil
+			})
+		}, false},
+		{"installed", func() {
+			h.release(core("v1.0.0"), aws("v1.0.0", ofMachines))
+			running(func() error {
+				cluster, err := h.clusterAPI()
+				if err == nil && !cluster.Status.Settled() {
+					err = fmt.Errorf("current version %q: %s", cluster.Status.CurrentVersion, h.conditions())
+				}
+				return err
+			})
+		}, false},
+	} {
+		h.prepare()
+		state.reach()
+		installed := h.installed()
+		if (len(installed) == 0) != state.empty {
+			t.Errorf("%s: %d objects are installed", state.name, len(installed))
+		}
+		h.shell(handOver...)
+		h.shell(cleanUp...)
+		h.handedOver(installed)
+		objects, err := manifests.Objects()
+		h.must(err)
+		for _, object := range objects {
+			name := object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
+			if object.GetKind() == "Namespace" || object.GetKind() != "ClusterAPI" && strings.Contains(string(page), "| "+name+" |") {
+				continue
+			}
+			h.eventually(state.name+": "+name+" is gone", func() error {
+				err := h.Get(h.Context(), client.ObjectKeyFromObject(object), object)
+				if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+					return nil
+				}
+				return fmt.Errorf("it still exists: %w", err)
+			})
+		}
+	}
 }
