@@ -118,12 +118,20 @@ func (f *flags) heldByOther(ctx context.Context, config *rest.Config) error {
 	if f.leaderElect {
 		return nil
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: identity()}, rest.CopyConfig(config), f.renewDeadline)
+	lock, err := f.newLock(config, identity())
 	if err != nil {
-		return fmt.Errorf("preparing the lease: %w", err)
+		return err
 	}
 	return leads(ctx, lock)
+}
+
+func (f *flags) newLock(config *rest.Config, identity string) (resourcelock.Interface, error) {
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: identity}, rest.CopyConfig(config), f.renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the lease: %w", err)
+	}
+	return lock, nil
 }
 
 // leads returns an error if a process holds the lease.
@@ -141,10 +149,9 @@ func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
 	if !f.leaderElect {
 		return nil, nil
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: f.identity}, rest.CopyConfig(config), f.renewDeadline)
+	lock, err := f.newLock(config, f.identity)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the lease: %w", err)
+		return nil, err
 	}
 	fence := &fence{limit: f.leaseDuration}
 	config.Wrap(fence.wrap)
