@@ -31,27 +31,8 @@ var files embed.FS
 //go:embed components
 var Components embed.FS
 
-// deleteAnnotation makes the cluster version operator delete an object.
-const deleteAnnotation = "release.openshift.io/delete"
-
-// Objects returns the objects that a release applies, in that order.
+// Objects returns the objects that a release applies, in that order. The objects of cluster-capi-operator that it deletes are omitted.
 func Objects() ([]*unstructured.Unstructured, error) {
-	return filter(func(object *unstructured.Unstructured) bool { return !isTombstone(object) })
-}
-
-// Tombstones returns the objects of cluster-capi-operator that a release deletes: kind, namespace and name.
-func Tombstones() ([]*unstructured.Unstructured, error) { return filter(isTombstone) }
-
-func isTombstone(object *unstructured.Unstructured) bool {
-	return object.GetAnnotations()[deleteAnnotation] == "true"
-}
-
-func filter(keep func(*unstructured.Unstructured) bool) ([]*unstructured.Unstructured, error) {
-	all, err := all()
-	return slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool { return !keep(object) }), err
-}
-
-func all() ([]*unstructured.Unstructured, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return nil, err
@@ -68,5 +49,7 @@ func all() ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, decoded...)
 	}
-	return objects, nil
+	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		return object.GetAnnotations()["release.openshift.io/delete"] == "true"
+	}), nil
 }

@@ -101,7 +101,7 @@ func (r *Reconciler) outcome(ctx context.Context, files releaseFiles, in cluster
 		existing, err = snapshot.ConfigMaps(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	}
 	if err = cmp.Or(err, in.err); err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
+		return failure(reason.WriteFailed, err)
 	}
 	inputs, outcome := r.readInputs(ctx, files, in, state.Cluster, existing)
 	if outcome.Reason != reason.AsExpected {
@@ -172,14 +172,14 @@ func (r *Reconciler) decide(ctx context.Context, release string, cluster *v1alph
 	}
 	set, err := operand.Render(inputs.Inputs)
 	if err != nil {
-		return status.Outcome{Reason: renderReason(err), Err: err}
+		return failure(renderReason(err), err)
 	}
 	inputs.Bundles = nil // they are rendered: their memory is free before the objects of the desired version are decoded
 	if matches {
 		stored, err := revision.Encode(asInstalled(set, *desired))
 		if err == nil && string(desired.ManifestsDigest) == stored.Digest.String() {
 			if err := r.storage().store(ctx, cluster, *desired, stored, inputs.Settings.Secrets, true); err != nil {
-				return status.Outcome{Reason: reason.WriteFailed, Err: err}
+				return failure(reason.WriteFailed, err)
 			}
 			return retirement{r.Client}.retire(ctx, cluster, existing)
 		}
@@ -207,7 +207,7 @@ func renderReason(err error) reason.Reason {
 // maintain updates the records of a desired version that matches the inputs.
 func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	if err := r.storage().annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
+		return failure(reason.WriteFailed, err)
 	}
 	return retirement{r.Client}.retire(ctx, cluster, existing)
 }
@@ -255,18 +255,18 @@ func (r *Reconciler) add(ctx context.Context, release string, cluster *v1alpha1.
 	set, installedAs := inherit(cluster, set, inputs, existing)
 	stored, err := revision.Encode(set)
 	if err != nil {
-		return status.Outcome{Reason: reason.RenderFailed, Err: err}
+		return failure(reason.RenderFailed, err)
 	}
 	if len(cluster.Status.Versions) >= maxVersions {
 		return retirement{r.Client}.evict(ctx, cluster, existing)
 	}
 	numbered, err := r.Official.Revisions(ctx)
 	if err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
+		return failure(reason.WriteFailed, err)
 	}
 	name, number, err := nextVersion(release, cluster.Status.Versions, numbered, stored, existing)
 	if err != nil {
-		return status.Outcome{Reason: reason.ImagesInvalid, Err: err}
+		return failure(reason.ImagesInvalid, err)
 	}
 	version := v1alpha1.Version{
 		Name: name, Revision: number,
@@ -277,7 +277,7 @@ func (r *Reconciler) add(ctx context.Context, release string, cluster *v1alpha1.
 		Components:      set.Components(),
 	}
 	if err := r.storage().store(ctx, cluster, version, stored, inputs.Settings.Secrets, false); err != nil {
-		return status.Outcome{Reason: reason.WriteFailed, Err: err}
+		return failure(reason.WriteFailed, err)
 	}
 	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
 		"contentID", set.ContentID, "components", len(set.Operands))

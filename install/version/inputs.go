@@ -25,6 +25,10 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
+func failure(of reason.Reason, err error) status.Outcome {
+	return status.Outcome{Reason: of, Err: err}
+}
+
 // inputs determine the version that should be installed.
 type inputs struct {
 	operand.Inputs
@@ -45,18 +49,18 @@ func (r *Reconciler) readInputs(ctx context.Context, files releaseFiles, in clus
 		platforms, outcome = in.platforms(files.release, cluster)
 	}
 	if outcome.Reason == reason.AsExpected && errImages != nil {
-		outcome = status.Outcome{Reason: imagesReason(errImages), Err: errImages}
+		outcome = failure(imagesReason(errImages), errImages)
 	}
 	if outcome.Reason != reason.AsExpected {
 		return inputs{}, outcome
 	}
 	transported, others, err := transport{r.Client, r.Live, files.release, r.Namespaces.Operand}.bundles(ctx)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
+		return inputs{}, failure(reason.WriteFailed, err)
 	}
 	results, err := extractor.Images{Images: images, Fetcher: r.Fetcher}.Results(ctx)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: reason.ImageUnreadable, Err: err}
+		return inputs{}, failure(reason.ImageUnreadable, err)
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
 	bundles, err := choose(files.release, platforms, results, others, cluster)
@@ -66,12 +70,12 @@ func (r *Reconciler) readInputs(ctx context.Context, files releaseFiles, in clus
 	former := setting.Secrets{}
 	if len(in.secrets) > 0 {
 		if former, err = r.storage().formerSecrets(ctx, cluster.Status.DesiredVersion); err != nil {
-			return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
+			return inputs{}, failure(reason.WriteFailed, err)
 		}
 	}
 	settings, err := in.settings(cluster.Spec, former, r.Namespaces.Operator)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: reason.ReferenceMissing, Err: err}
+		return inputs{}, failure(reason.ReferenceMissing, err)
 	}
 	r.Mask.Add(settings.Secrets.Values)
 	settings.Namespaces = r.Namespaces.Providers()

@@ -47,14 +47,14 @@ func (r retirement) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, 
 		return found != nil && !found.DeletionTimestamp.IsZero()
 	})
 	if version == "" {
-		return status.Outcome{Reason: reason.TooManyRevisions, Err: fmt.Errorf(
+		return failure(reason.TooManyRevisions, fmt.Errorf(
 			"the limit of %d versions is reached, and each is being removed or has objects that other versions need; version %s must be installed before a new version can be created",
-			maxVersions, cluster.Status.DesiredVersion)}
+			maxVersions, cluster.Status.DesiredVersion))
 	}
 	if found := named(existing, version); found != nil && found.DeletionTimestamp.IsZero() {
 		log.FromContext(ctx).Info("Evicting version", "version", version, "desired", cluster.Status.DesiredVersion)
 		if err := r.writer.Delete(ctx, found); client.IgnoreNotFound(err) != nil {
-			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
+			return failure(reason.WriteFailed, fmt.Errorf("evicting version %s: %w", version, err))
 		}
 	}
 	return status.Outcome{Change: dropEntries(existing)}
@@ -94,7 +94,7 @@ func (r retirement) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, ex
 		}
 		log.FromContext(ctx).Info("Retiring version", "version", existing[i].Name, "current", cluster.Status.CurrentVersion)
 		if err := r.writer.Delete(ctx, &existing[i]); client.IgnoreNotFound(err) != nil {
-			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
+			return failure(reason.WriteFailed, fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err))
 		}
 	}
 	if retiring > 0 {
