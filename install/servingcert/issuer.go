@@ -76,16 +76,9 @@ func (i Issuer) Trust(ctx context.Context, objects []*unstructured.Unstructured)
 	if !slices.ContainsFunc(objects, requestsCA) {
 		return nil, nil
 	}
-	secret, err := i.read(ctx)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	_, authority, err := i.read(ctx)
 	if err != nil {
-		return nil, err
-	}
-	authority, err := parse(secret)
-	if err != nil {
-		return nil, err
+		return nil, client.IgnoreNotFound(err)
 	}
 	for _, o := range objects {
 		inject(o, authority.Bundle())
@@ -104,15 +97,9 @@ func (i Issuer) Prepare(ctx context.Context, objects []*unstructured.Unstructure
 
 // Renew creates or renews the authority if necessary, and returns it.
 func (i Issuer) Renew(ctx context.Context) (Authority, error) {
-	secret, err := i.read(ctx)
+	secret, authority, err := i.read(ctx)
 	if client.IgnoreNotFound(err) != nil {
 		return Authority{}, err
-	}
-	var authority Authority
-	if err == nil {
-		if authority, err = parse(secret); err != nil {
-			return Authority{}, err
-		}
 	}
 	renewed, changed, err := authority.Renewed(i.now())
 	if err != nil || !changed {
@@ -126,22 +113,13 @@ func (i Issuer) Renew(ctx context.Context) (Authority, error) {
 	return renewed, i.write(ctx, secret)
 }
 
-// Authority returns the authority in the cluster.
-func (i Issuer) Authority(ctx context.Context) (Authority, error) {
-	secret, err := i.read(ctx)
-	if err != nil {
-		return Authority{}, err
-	}
-	return parse(secret)
-}
-
 // Issue issues or renews the certificates of those Services that exist in the cluster. Each must request one. It returns the Secrets that it has
 // written, also with an error.
 func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured) (written []Written, err error) {
 	if len(services) == 0 {
 		return nil, nil
 	}
-	authority, err := i.Authority(ctx)
+	_, authority, err := i.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -194,26 +172,22 @@ func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstr
 	return change, i.write(ctx, secret)
 }
 
-// read reads the Secret of the authority. If it does not exist, the returned Secret has its name. The Secret in the manifests, without data,
+// read reads the authority and its Secret. If it does not exist, the returned Secret has its name. The Secret in the manifests, without data,
 // counts as not found.
-func (i Issuer) read(ctx context.Context) (*corev1.Secret, error) {
+func (i Issuer) read(ctx context.Context) (*corev1.Secret, Authority, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: SecretName}}
 	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if err == nil && len(secret.Data) == 0 {
 		err = apierrors.NewNotFound(corev1.Resource("secrets"), SecretName)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		err = fmt.Errorf("reading Secret %s/%s with the CA of webhooks: %w", secret.Namespace, secret.Name, err)
+	if err != nil {
+		return secret, Authority{}, fmt.Errorf("reading Secret %s/%s with the CA of webhooks: %w", secret.Namespace, secret.Name, err)
 	}
-	return secret, err
-}
-
-func parse(secret *corev1.Secret) (Authority, error) {
 	authority, err := Parse(secret.Data[certificateKey], secret.Data[privateKey])
 	if err != nil {
-		return Authority{}, fmt.Errorf("invalid Secret %s/%s with the CA of webhooks: %w; delete the Secret, the installer then creates a new CA", secret.Namespace, secret.Name, err)
+		err = fmt.Errorf("invalid Secret %s/%s with the CA of webhooks: %w; delete the Secret, the installer then creates a new CA", secret.Namespace, secret.Name, err)
 	}
-	return authority, nil
+	return secret, authority, err
 }
 
 // write creates or updates a Secret.
