@@ -5,6 +5,8 @@ package version
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -73,11 +75,16 @@ func (p *Poll) Start(ctx context.Context) error {
 	return nil
 }
 
-// ReleaseState returns the state of the files of the release. path is the path of images.json.
+// ReleaseState returns the state of the files of the release. path is the path of images.json. A file that is written again has another state: a
+// reconcile may have read it between two comparisons.
 func ReleaseState(path string) func() string {
 	return func() string {
-		files := releaseSource{path: path}.read()
-		return fmt.Sprint(files.version, string(files.images), files.err)
+		files, written := releaseSource{path: path}.read(), time.Time{}
+		if info, err := os.Stat(path); err == nil {
+			written = info.ModTime()
+		}
+		mounted, _ := filepath.EvalSymlinks(filepath.Join(filepath.Dir(path), mountedData)) // empty unless it is a mounted ConfigMap
+		return fmt.Sprint(files.version, string(files.images), files.err, written, mounted)
 	}
 }
 

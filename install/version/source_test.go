@@ -53,7 +53,7 @@ func TestPoll_NoticesTheFilesOfTheRelease(t *testing.T) {
 		file, text string
 		changes    bool
 	}{
-		{"other.json", "{}", false}, {"images.json", "{}", true}, {"images.json", "{}", false}, {"images.json", `{"a": "b"}`, true},
+		{"other.json", "{}", false}, {"images.json", "{}", true}, {"images.json", "{}", true}, {"images.json", `{"a": "b"}`, true},
 		{"release-version", "4.22.0", true}, {"images.json.swp", "{}", false},
 	} {
 		write(test.file, test.text)
