@@ -23,7 +23,6 @@ package installer
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -33,7 +32,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -55,7 +53,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Remover.CleanUp(ctx); err != nil { // even if paused: the policy rejects users' writes
 		return reconcile.Result{}, err
 	}
-	s, err := r.withSecrets(ctx, read, r.Client)
+	s, err := r.withSecrets(ctx, read)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -177,15 +175,6 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	now := time.Now()
 	deadline := deadlineOf(entry, s.Cluster.Status.Conditions, now, cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
 	done := r.Applier.attempt(ctx, s, v, deadline, now)
-	if errors.As(done.err, new(*revision.SecretError)) { // the cache can lack the Secret of a new version
-		if s, err = r.withSecrets(ctx, s.Snapshot, r.Live); err == nil {
-			v, err = s.load(entry)
-		}
-		if err != nil {
-			return versionResult{outcome: status.Outcome{Reason: reason.RevisionUnreadable, Err: err}}
-		}
-		done = r.Applier.attempt(ctx, s, v, deadline, now)
-	}
 	explained, next := podReader{r.Live, &r.log}.explain(ctx, done.result, entry, now)
 	done.result = explained
 	r.log.phases(ctx, v.name, done.result.Phases)

@@ -60,10 +60,10 @@ type Reconciler struct {
 	began time.Time
 }
 
-// withSecrets returns the state with the Secrets of versions.
-func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot, reader client.Reader) (state, error) {
+// withSecrets returns the state with the Secrets of versions. The cache can lack the Secret of a new version.
+func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot) (state, error) {
 	list := &corev1.SecretList{}
-	if err := reader.List(ctx, list, client.InNamespace(r.Namespaces.Operator), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
+	if err := r.Live.List(ctx, list, client.InNamespace(r.Namespaces.Operator), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
 		return state{}, fmt.Errorf("listing the Secrets of versions: %w", err)
 	}
 	for _, secret := range list.Items {

@@ -54,11 +54,10 @@ func (r *Reconciler) teardown(s state) teardown {
 func (t teardown) deleted(ctx context.Context) status.Outcome {
 	step := t.revision
 	if t.s.Uninstalling() { // no version loses an object while the managers of another one run
-		stopping := stopping{t, map[string]prepared{}}
-		if outcome := t.each(ctx, stopping.stop); outcome.Reason != reason.AsExpected {
+		if outcome := t.each(ctx, t.stopped); outcome.Reason != reason.AsExpected {
 			return outcome
 		}
-		step = stopping.remove
+		step = t.removed
 	}
 	outcome := t.each(ctx, step)
 	var failed []error
@@ -102,34 +101,22 @@ func (t teardown) each(ctx context.Context, step func(context.Context, string) (
 	return outcome
 }
 
-// stopping removes the versions of an uninstall in two steps: first the managers of all of them, then the other objects.
-type stopping struct {
-	teardown
-	plans map[string]prepared
-}
-
-// prepared is the plan of a version, or the error about a version that cannot be read.
-type prepared struct {
-	plan plan
-	err  error
-}
-
-// stop stops the managers of a version. A version that cannot be read is reported by remove.
-func (t stopping) stop(ctx context.Context, name string) (teardownProgress, error) {
+// stopped stops the managers of a version in an uninstall. A version that cannot be read is reported by removed.
+func (t teardown) stopped(ctx context.Context, name string) (teardownProgress, error) {
 	p, err := t.prepare(ctx, name, nil)
-	t.plans[name] = prepared{p, err}
 	if err != nil {
-		return teardownProgress{keep: true}, nil //nolint:nilerr // remove reports it
+		return teardownProgress{keep: true}, nil //nolint:nilerr // removed reports it
 	}
-	return t.teardown.stop(ctx, p)
+	return t.stop(ctx, p)
 }
 
-// remove removes the other objects of a version.
-func (t stopping) remove(ctx context.Context, name string) (teardownProgress, error) {
-	if err := t.plans[name].err; err != nil {
+// removed removes the other objects of a version in an uninstall.
+func (t teardown) removed(ctx context.Context, name string) (teardownProgress, error) {
+	p, err := t.prepare(ctx, name, nil)
+	if err != nil {
 		return teardownProgress{}, err
 	}
-	return t.teardown.remove(ctx, t.plans[name].plan, nil)
+	return t.remove(ctx, p, nil)
 }
 
 // prepare returns the plan of a version whose ConfigMap is being deleted, except the parts that other versions install.
@@ -166,7 +153,10 @@ func (t teardown) revision(ctx context.Context, name string) (teardownProgress, 
 			return teardownProgress{Progress: removal.Progress{Waiting: []string{"version " + current.DesiredVersion + " to be installed"}}}, nil
 		}
 	}
-	return t.version(ctx, p, others)
+	if stopping, err := t.stop(ctx, p); err != nil || !stopping.keep {
+		return stopping, err
+	}
+	return t.remove(ctx, p, others)
 }
 
 // podsRecheck is the time until the pods of deleted Deployments are listed again.
@@ -205,14 +195,6 @@ func removeFinalizer(ctx context.Context, writer client.Writer, configMap *corev
 	}
 	log.FromContext(ctx).Info("Removed the finalizer of a revision ConfigMap", "version", configMap.Name)
 	return nil
-}
-
-// version stops the managers of a version, and removes its other objects. others are the parts that other versions install.
-func (t teardown) version(ctx context.Context, p plan, others sets.Set[revision.Part]) (teardownProgress, error) {
-	if stopping, err := t.stop(ctx, p); err != nil || !stopping.keep {
-		return stopping, err
-	}
-	return t.remove(ctx, p, others)
 }
 
 // remove removes the objects of a version whose managers are stopped.

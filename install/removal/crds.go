@@ -9,13 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/instance"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -24,26 +22,6 @@ type crds struct {
 	live   client.Reader
 	writer client.Writer
 	owners engine.Owners
-}
-
-// controlled returns the CRDs that the phases of a revision control. It lists them from the API
-// server, because a newer version has usually adopted nearly all.
-func (c crds) controlled(ctx context.Context, rev engine.Revision) (sets.Set[string], error) {
-	found, err := listCRDs(ctx, c.live)
-	if err != nil {
-		return nil, err
-	}
-	byName := map[string]*metav1.PartialObjectMetadata{}
-	for i := range found {
-		byName[found[i].Name] = &found[i]
-	}
-	names := sets.New[string]()
-	for phase, obj := range revision.Objects(rev.Phases) {
-		if crd := byName[obj.GetName()]; object.IsCRD(obj) && crd != nil && c.owners.Controls(phase.Owner, crd) {
-			names.Insert(crd.Name)
-		}
-	}
-	return names, nil
 }
 
 // listCRDs lists the metadata of all CRDs.

@@ -253,17 +253,17 @@ func TestRemove_RepeatedForNewInstances(t *testing.T) {
 	one := []string{"one"}
 	for name, test := range map[string]struct {
 		instances func(n int) ([]string, error)
-		passes    int
+		lists     int // of instances: two in a pass, one if it retains the CRD
 		failed    bool
 		inUse     bool
 		exists    bool
 		retained  bool
 	}{
-		"no instance":             {instances: nil, passes: 1},
-		"an instance in between":  {instances: func(n int) ([]string, error) { return one[:min(n-1, 1)], nil }, passes: 2, exists: true, retained: true},
-		"an instance in each":     {instances: func(n int) ([]string, error) { return one[:(n+1)%2], endless(n) }, passes: 5, failed: true, inUse: true, exists: true},
-		"a failed list in one":    {instances: func(n int) ([]string, error) { return nil, failedAt(n, 2) }, passes: 1, failed: true, exists: true},
-		"a failed list in second": {instances: func(n int) ([]string, error) { return one[:(n+1)%2], failedAt(n, 4) }, passes: 2, failed: true, exists: true},
+		"no instance":             {instances: nil, lists: 2},
+		"an instance in between":  {instances: func(n int) ([]string, error) { return one[:min(n-1, 1)], nil }, lists: 3, exists: true, retained: true},
+		"an instance in each":     {instances: func(n int) ([]string, error) { return one[:(n+1)%2], endless(n) }, lists: 10, failed: true, inUse: true, exists: true},
+		"a failed list in one":    {instances: func(n int) ([]string, error) { return nil, failedAt(n, 2) }, lists: 2, failed: true, exists: true},
+		"a failed list in second": {instances: func(n int) ([]string, error) { return one[:(n+1)%2], failedAt(n, 4) }, lists: 4, failed: true, exists: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newGuardedCluster(t, controlledBy(t, "4.22.0-1", establishedCRD()))
@@ -271,8 +271,8 @@ func TestRemove_RepeatedForNewInstances(t *testing.T) {
 			remover := removerOf(t, cluster)
 			remover.PolicyDelay = time.Nanosecond
 			progress, err := remover.Remove(t.Context(), revisionOf(machines()), nil)
-			if (err != nil) != test.failed || errors.As(err, new(*inUseError)) != test.inUse || cluster.count("list CRDs") != test.passes {
-				t.Errorf("got %v after %d passes, want an error: %t, of an instance: %t, after %d passes", err, cluster.count("list CRDs"), test.failed, test.inUse, test.passes)
+			if (err != nil) != test.failed || errors.As(err, new(*inUseError)) != test.inUse || cluster.count("list") != test.lists {
+				t.Errorf("got %v after %d lists, want an error: %t, of an instance: %t, after %d lists", err, cluster.count("list"), test.failed, test.inUse, test.lists)
 			}
 			errExists := cluster.Get(t.Context(), client.ObjectKey{Name: machinesCRD}, customResource("", nil))
 			if got := !apierrors.IsNotFound(errExists); got != test.exists || slices.ContainsFunc(progress.Retained, func(s string) bool { return strings.HasPrefix(s, machinesCRD) }) != test.retained {

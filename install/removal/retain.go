@@ -29,21 +29,15 @@ func (c retainedCRD) String() string { return c.name + " (" + c.reason + ")" }
 // retain returns how a revision is removed: CRDs with instances are orphaned, and the others
 // are deleted under the guard. It also returns the orphaned CRDs by phase.
 func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deletionGuard) (engine.Remove, map[string][]retainedCRD, error) {
-	controlled, err := r.crds().controlled(ctx, rev)
-	if err != nil {
-		return engine.Remove{}, nil, err
-	}
 	out := engine.Remove{Orphan: sets.New[object.Identity](), Writers: map[object.Identity]client.Writer{}}
 	retained := map[string][]retainedCRD{}
 	for phase, obj := range revision.Objects(rev.Phases) {
 		if !object.IsCRD(obj) {
 			continue
 		}
-		left := retainedCRD{} // the engine leaves a CRD that the revision does not control to its owner
-		if controlled.Has(obj.GetName()) {
-			if left, err = r.retention(ctx, phase.Owner, obj.GetName()); err != nil {
-				return engine.Remove{}, nil, err
-			}
+		left, err := r.retention(ctx, phase.Owner, obj.GetName())
+		if err != nil {
+			return engine.Remove{}, nil, err
 		}
 		if left.reason == "" {
 			guard.crds = append(guard.crds, obj)

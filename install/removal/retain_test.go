@@ -45,34 +45,6 @@ func customResource(name string, annotations map[string]string) *apiextensionsv1
 	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
 }
 
-// The owner of the objects is the version that has installed them. A later version can have adopted them.
-func TestRemover_ControlledCRDs(t *testing.T) {
-	of := func(version string) map[string]string {
-		return controlledBy(t, version, settings("a")).GetAnnotations()
-	}
-	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
-		customResource("ours.x.io", of("4.22.0-1")), customResource("theirs.x.io", of("4.22.0-2")), customResource("free.x.io", nil), customResource("in-no-phase.x.io", of("4.22.0-1")),
-	).Build()
-	remover, rev := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster}, engine.Revision{Name: "4.22.0-2"}
-	for owner, names := range map[string][]string{"4.22.0-1": {"ours.x.io", "theirs.x.io"}, "4.22.0-2": {"free.x.io", "gone.x.io"}} {
-		phase := revision.Phase{Part: revision.Part{Owner: owner}}
-		for _, name := range names {
-			crd := machines()
-			crd.SetName(name)
-			phase.Objects = append(phase.Objects, crd)
-		}
-		rev.Phases = append(rev.Phases, phase)
-	}
-	names, err := remover.crds().controlled(t.Context(), rev)
-	if err != nil || len(names) != 1 || !names.Has("ours.x.io") {
-		t.Errorf("controlled CRDs are %v: %v", names, err)
-	}
-	remover.Live = answer{apierrors.NewServiceUnavailable("down")}
-	if _, err := remover.crds().controlled(t.Context(), rev); err == nil {
-		t.Error("a failed list is not an error")
-	}
-}
-
 // A CRD that cannot be read is not deleted.
 func TestPass_UnreadableCRDs(t *testing.T) {
 	crd := controlledBy(t, "4.22.0-1", machines())

@@ -5,7 +5,6 @@ package removal
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,21 +68,17 @@ func deleteAsRead(ctx context.Context, writer client.Writer, obj *unstructured.U
 
 // withPods returns the Deployments, none of which exists, that have pods.
 func withPods(ctx context.Context, live client.Reader, deployments []*unstructured.Unstructured) (found []string, err error) {
-	namespaces := map[string]*corev1.PodList{}
 	for _, deployment := range deployments {
-		in := namespaces[deployment.GetNamespace()]
-		if in == nil {
-			in = &corev1.PodList{}
-			namespaces[deployment.GetNamespace()] = in
-			if err := live.List(ctx, in, client.InNamespace(deployment.GetNamespace())); err != nil && !apierrors.IsForbidden(err) {
-				return nil, fmt.Errorf("listing the pods in namespace %s: %w", deployment.GetNamespace(), err)
-			}
-		}
 		selector, err := selectorOf(deployment)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(in.Items, func(pod corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }) {
+		pods := &corev1.PodList{}
+		err = live.List(ctx, pods, client.InNamespace(deployment.GetNamespace()), client.MatchingLabelsSelector{Selector: selector}, client.Limit(1))
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing the pods of %s: %w", object.Describe(deployment), err)
+		}
+		if len(pods.Items) > 0 {
 			found = append(found, "the pods of "+object.Describe(deployment))
 		}
 	}
