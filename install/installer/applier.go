@@ -76,9 +76,8 @@ func (r *Applier) compare(ctx context.Context, p plan) (engine.Result, error) {
 	return result, err
 }
 
-// forget drops the plan, the verdicts and the kept results of a removed version.
+// forget drops the verdicts and the kept results of a removed version.
 func (r *Applier) forget(ctx context.Context, p plan) error {
-	r.plans.forget(p.name)
 	r.Checker.Forget(p.checkKey())
 	return r.Engine.Forget(ctx, p.revision())
 }

@@ -216,8 +216,5 @@ func owns(version v1alpha1.Version, number int64) bool {
 	return false
 }
 
-// forget drops the plan of a version.
-func (p *planner) forget(name string) { delete(p.known, name) }
-
 // settle drops all plans when the rollout is complete.
 func (p *planner) settle() { p.known = nil }

@@ -131,7 +131,7 @@ func (t teardown) prepare(ctx context.Context, name string, others sets.Set[revi
 // stop stops the managers of a plan. The progress is keep when none runs.
 func (t teardown) stop(ctx context.Context, p plan) (teardownProgress, error) {
 	running, err := t.remover.Stop(ctx, p.revision(), t.s.removedSince(p.name))
-	return teardownProgress{keep: running == nil, running: running, recheck: podsRecheck, phases: removedPhases(p.phases, engine.Removal{})}, err
+	return teardownProgress{keep: running == nil, Progress: removal.Progress{Waiting: running}, recheck: podsRecheck, phases: removedPhases(p.phases, engine.Removal{})}, err
 }
 
 // revision removes the objects of a version, unless the version is still needed.
@@ -168,8 +168,6 @@ type teardownProgress struct {
 	keep bool
 	// done is set when no object of the version is left.
 	done bool
-	// running are the Deployments that are being stopped before another object is removed.
-	running []string
 	// recheck is the time until the next pass; 0 if an event causes it.
 	recheck time.Duration
 	removal.Progress
@@ -179,11 +177,10 @@ type teardownProgress struct {
 
 // message returns the message for a version that is being removed.
 func (p teardownProgress) message(version string) string {
-	waiting := slices.Concat(p.running, p.Waiting)
-	if len(waiting) == 0 {
+	if len(p.Waiting) == 0 {
 		return "removing version " + version
 	}
-	return fmt.Sprintf("removing version %s: waiting for %s", version, text.First(10, waiting))
+	return fmt.Sprintf("removing version %s: waiting for %s", version, text.First(10, p.Waiting))
 }
 
 // removeFinalizer removes our finalizer, so that the ConfigMap can be deleted.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,16 +21,6 @@ type crds struct {
 	live   client.Reader
 	writer client.Writer
 	owners engine.Owners
-}
-
-// listCRDs lists the metadata of all CRDs.
-func listCRDs(ctx context.Context, reader client.Reader) ([]metav1.PartialObjectMetadata, error) {
-	crds := &metav1.PartialObjectMetadataList{}
-	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))
-	if err := reader.List(ctx, crds); err != nil {
-		return nil, fmt.Errorf("listing CRDs: %w", err)
-	}
-	return crds.Items, nil
 }
 
 // unmark removes the label, the revision and the owner from a CRD.

@@ -52,7 +52,6 @@ type policy struct {
 type deletionGuard struct {
 	policy    policy
 	instances *instance.Access
-	crd       crds
 	version   string
 	crds      []*unstructured.Unstructured
 
@@ -185,7 +184,7 @@ func (w guardedWriter) Delete(ctx context.Context, obj client.Object, opts ...cl
 	if err := w.guard.establish(ctx); err != nil {
 		return err
 	}
-	crd, err := instance.ReadCRD(ctx, w.guard.crd.live, obj.GetName())
+	crd, err := instance.ReadCRD(ctx, w.guard.policy.live, obj.GetName())
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (c *guardedCluster) listInstances(list *metav1.PartialObjectMetadataList) e
 // writer returns a writer that deletes CRDs of the cluster.
 func (c *guardedCluster) writer() guardedWriter {
 	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: c, Writer: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}}
-	return guardedWriter{c, &deletionGuard{policy: remover.policy(), instances: remover.Instances, crd: remover.crds(), version: "4.22.0-1", crds: []*unstructured.Unstructured{machines()}}}
+	return guardedWriter{c, &deletionGuard{policy: remover.policy(), instances: remover.Instances, version: "4.22.0-1", crds: []*unstructured.Unstructured{machines()}}}
 }
 
 // The policy is created once per pass, and enforced by all API servers before each list of the instances. The list comes

@@ -90,7 +90,7 @@ func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []s
 // pass deletes the objects of a revision. It retains CRDs that have instances, and returns an
 // *inUseError if one gets an instance before it is deleted.
 func (r *Remover) pass(ctx context.Context, rev engine.Revision) (progress Progress, err error) {
-	guard := &deletionGuard{policy: r.policy(), instances: r.Instances, crd: r.crds(), version: rev.Name}
+	guard := &deletionGuard{policy: r.policy(), instances: r.Instances, version: rev.Name}
 	how, retained, err := r.retain(ctx, rev, guard)
 	if err != nil {
 		return Progress{}, err

@@ -4,9 +4,11 @@ package removal
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,14 +98,15 @@ func (c crds) unmarkRetained(ctx context.Context, rev engine.Revision, removed e
 // Retained returns the names of the CRDs that removed versions have left behind, sorted: the adoptable ones that are not being deleted. A CRD
 // whose instances cannot be listed is among them. The annotation in the cluster records them across restarts of the installer.
 func Retained(ctx context.Context, reader client.Reader) ([]string, error) {
-	crds, err := listCRDs(ctx, reader)
-	if err != nil {
-		return nil, err
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))
+	if err := reader.List(ctx, crds); err != nil {
+		return nil, fmt.Errorf("listing CRDs: %w", err)
 	}
 	var names []string
-	for i := range crds {
-		if allowsAdoption(&crds[i]) && crds[i].DeletionTimestamp == nil {
-			names = append(names, crds[i].Name)
+	for i := range crds.Items {
+		if crd := &crds.Items[i]; allowsAdoption(crd) && crd.DeletionTimestamp == nil {
+			names = append(names, crd.Name)
 		}
 	}
 	slices.Sort(names)

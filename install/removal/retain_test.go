@@ -150,27 +150,6 @@ func TestDeletionState(t *testing.T) {
 	}
 }
 
-// The next version has its own requirements for the same CRDs.
-func TestRemoveRequirements_OfOneVersion(t *testing.T) {
-	object := func(name, version string) *apiextensionsv1alpha1.CompatibilityRequirement {
-		source := controlledBy(t, version, settings("a"))
-		return &apiextensionsv1alpha1.CompatibilityRequirement{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: source.GetLabels(), Annotations: source.GetAnnotations()}}
-	}
-	external := object("external", "4.22.0-1")
-	external.Labels = nil
-	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(object("machines.x.io-1", "4.22.0-1"), object("machines.x.io-2", "4.22.0-2"), external).Build()
-	remover := &Remover{Engine: &engine.Engine{Owners: owners}, Live: cluster, Writer: cluster}
-	if err := remover.RemoveRequirements(t.Context(), "4.22.0-1"); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]bool{"machines.x.io-1": false, "machines.x.io-2": true, "external": true} {
-		err := cluster.Get(t.Context(), client.ObjectKey{Name: name}, &apiextensionsv1alpha1.CompatibilityRequirement{})
-		if got := !apierrors.IsNotFound(err); got != want {
-			t.Errorf("CompatibilityRequirement %s exists: %t, want %t", name, got, want)
-		}
-	}
-}
-
 // Only a rejection by the policy itself shows that the policy is enforced.
 func TestRemover_EnforcesThePolicy(t *testing.T) {
 	denied := func(message string) error {

@@ -171,8 +171,9 @@ func TestReleaseCRD_FieldOwnership(t *testing.T) {
 	}
 }
 
-// A requirement that is already deleted is not an error. The API of the checker is optional.
-func TestRemoveRequirements_Errors(t *testing.T) {
+// The requirements of a version are deleted; the next version has others for the same CRDs. One that is already deleted is not an error. The API of
+// the checker is optional.
+func TestRemoveRequirements(t *testing.T) {
 	unavailable := apierrors.NewServiceUnavailable("down")
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "x")
 	for name, test := range map[string]struct {
@@ -190,8 +191,11 @@ func TestRemoveRequirements_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			deletions := 0
 			builder := fake.NewClientBuilder().WithScheme(crdScheme(t))
-			for _, name := range []string{"a", "b"} {
-				source := controlledBy(t, "4.22.0-1", settings(name))
+			for name, version := range map[string]string{"a": "4.22.0-1", "b": "4.22.0-1", "of-the-next-version": "4.22.0-2", "unlabelled": "4.22.0-1"} {
+				source := controlledBy(t, version, settings(name))
+				if name == "unlabelled" {
+					source.SetLabels(nil)
+				}
 				builder.WithObjects(&apiextensionsv1alpha1.CompatibilityRequirement{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: source.GetLabels(), Annotations: source.GetAnnotations()}})
 			}
 			cluster := builder.WithInterceptorFuncs(interceptor.Funcs{
@@ -201,8 +205,10 @@ func TestRemoveRequirements_Errors(t *testing.T) {
 					}
 					return c.List(ctx, list, options...)
 				},
-				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-					deletions++
+				Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
+					if deletions++; len(o.GetName()) > 1 {
+						t.Errorf("%s is deleted", o.GetName())
+					}
 					return test.deletion
 				},
 			}).Build()
