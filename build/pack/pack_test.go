@@ -29,7 +29,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/test/registry"
-	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 func bundleOf(manifests string) extractor.Bundle {
@@ -296,21 +295,6 @@ func TestWriteLayout_ReplacesLayout(t *testing.T) {
 	}
 }
 
-func TestWriteLayout_RejectsOtherDirectory(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	err := pack.WriteLayout(t.Context(), dir, empty.Image, "")
-	var writeError *bundle.WriteError
-	if !errors.As(err, &writeError) || writeError.Path != dir {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "thesis.txt")); err != nil {
-		t.Errorf("the existing file is missing: %v", err)
-	}
-}
-
 func TestWriteLayout_WritesNothingAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -328,24 +312,5 @@ func TestWriteLayout_WritesNothingAfterCancel(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("unexpected entries %v (%v)", entries, err)
-	}
-}
-
-func TestWriteArchive_ReplacesFileWithSameBytes(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "image.tar")
-	var first []byte
-	for range 2 {
-		if err := pack.WriteArchive(t.Context(), file, packed(t, nil, bundleOf(configMap)), "example.com/demo:v1"); err != nil {
-			t.Fatal(err)
-		}
-		content := scenario.ReadFile(t, file)
-		if first != nil && !bytes.Equal(first, content) {
-			t.Error("writing again gives another archive")
-		}
-		first = content
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("temporary files remain beside the archive: %v, %v", entries, err)
 	}
 }

@@ -13,19 +13,18 @@
 package policy
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/capi-installer/capi-installer/extractor/scope"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -50,7 +49,7 @@ const Supported = supported
 // ErrUnsupported means that the program was built without the code that evaluates policies.
 var ErrUnsupported = errors.New("this program cannot evaluate signature policies: it was built without the build tag containers_image_openpgp")
 
-// Policy is a signature policy with its keys and certificates. It does not change, and is safe for concurrent use.
+// Policy is a signature policy. It does not change, and is safe for concurrent use.
 type Policy struct {
 	name     string
 	data     []byte
@@ -79,8 +78,8 @@ func Load(path string) (*Policy, error) {
 	return Parse(path, data)
 }
 
-// Parse parses a policy.json and reads its key and certificate files, so that the policy no longer depends on them. An
-// unreadable file rejects the images of its requirement. The name is for messages.
+// Parse parses a policy.json. Its digest covers its key and certificate files; an unreadable file rejects the images of its
+// requirement. The name is for messages.
 func Parse(name string, data []byte) (*Policy, error) {
 	p, err := parse(name, data)
 	if err != nil {
@@ -100,8 +99,6 @@ func parse(name string, data []byte) (*Policy, error) {
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return nil, err
 	}
-	files := keyFiles{}
-	files.inline(tree)
 	p := &Policy{name: name}
 	var err error
 	if p.data, err = json.Marshal(tree); err != nil {
@@ -110,63 +107,19 @@ func parse(name string, data []byte) (*Policy, error) {
 	if err := json.Unmarshal(p.data, &p.document); err != nil {
 		return nil, err
 	}
-	p.digest = digest.FromBytes(slices.Concat(p.data, files.contents))
+	files := []byte(nil)
+	for path, file := range object.Texts(tree) {
+		if keyFile.MatchString(path) {
+			content, _ := os.ReadFile(file) // the evaluation reports the error
+			files = append(append(files, file...), content...)
+		}
+	}
+	p.digest = digest.FromBytes(slices.Concat(p.data, files))
 	return p, nil
 }
 
-// keyFiles puts the content of key and certificate files into a policy.
-type keyFiles struct {
-	contents []byte // of all files: paths that the format cannot replace by data stay
-}
-
-// inline replaces the paths in the requirements of a policy by data.
-func (k *keyFiles) inline(node any) {
-	switch node := node.(type) {
-	case []any:
-		for _, item := range node {
-			k.inline(item)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(node)) {
-			k.inlineKey(node, key)
-		}
-	}
-}
-
-// inlineKey replaces keyPath by keyData, keyPaths by keyDatas, and so on.
-func (k *keyFiles) inlineKey(object map[string]any, key string) {
-	if base, ok := strings.CutSuffix(key, "Path"); ok {
-		if path, ok := object[key].(string); ok {
-			k.replace(object, key, base+"Data", []any{path}, func(data []any) any { return data[0] })
-			return
-		}
-	}
-	if base, ok := strings.CutSuffix(key, "Paths"); ok {
-		if paths, ok := object[key].([]any); ok {
-			k.replace(object, key, base+"Datas", paths, func(data []any) any { return data })
-			return
-		}
-	}
-	k.inline(object[key])
-}
-
-func (k *keyFiles) replace(object map[string]any, from, to string, paths []any, value func([]any) any) {
-	var contents []any
-	for _, path := range paths {
-		name, _ := path.(string)
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return // the evaluation reports the error
-		}
-		contents = append(contents, base64.StdEncoding.EncodeToString(data))
-		k.contents = append(append(k.contents, name...), data...)
-	}
-	if object["type"] == "signedBy" && strings.HasSuffix(to, "Datas") || len(contents) == 0 {
-		return
-	}
-	delete(object, from)
-	object[to] = value(contents)
-}
+// keyFile matches the fields with the paths of key and certificate files.
+var keyFile = regexp.MustCompile(`Path(s\[\d+\])?$`)
 
 // Name returns the name of the policy, for messages.
 func (p *Policy) Name() string { return p.name }
