@@ -9,6 +9,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/capi-installer/capi-installer/extractor/scope"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Cluster holds the policies of an OpenShift cluster. Over has the same result as the machine config operator. That
@@ -38,18 +39,10 @@ func (c Cluster) Over(file *Policy) (*Policy, error) {
 	if err := json.Unmarshal(data, &merged); err != nil {
 		return nil, err
 	}
-	transports, _ := merged["transports"].(map[string]any)
-	if transports == nil {
-		transports = map[string]any{}
-	}
-	docker, _ := transports[dockerTransport].(map[string]any)
-	if docker == nil {
-		docker = map[string]any{}
-	}
+	docker := object.EnsureMap(merged, "transports", dockerTransport)
 	for scope, found := range scopes {
 		docker[scope] = found
 	}
-	transports[dockerTransport], merged["transports"] = docker, transports
 	if data, err = json.Marshal(merged); err != nil {
 		return nil, err
 	}
@@ -60,22 +53,22 @@ func (c Cluster) Over(file *Policy) (*Policy, error) {
 // objects.
 func (c Cluster) scopes() (map[string][]requirement, error) {
 	scopes := map[string][]requirement{}
-	for _, object := range c.ForAll {
-		required, err := newRequirement(object.Spec.Policy)
+	for _, of := range c.ForAll {
+		required, err := newRequirement(of.Spec.Policy)
 		if err != nil {
-			return nil, fmt.Errorf("reading ClusterImagePolicy %s: %w", object.Name, err)
+			return nil, fmt.Errorf("reading ClusterImagePolicy %s: %w", of.Name, err)
 		}
-		for _, scope := range object.Spec.Scopes {
+		for _, scope := range of.Spec.Scopes {
 			scopes[string(scope)] = append(scopes[string(scope)], required)
 		}
 	}
 	narrower := map[string][]requirement{}
-	for _, object := range c.ForNamespace {
-		required, err := newRequirement(object.Spec.Policy)
+	for _, of := range c.ForNamespace {
+		required, err := newRequirement(of.Spec.Policy)
 		if err != nil {
-			return nil, fmt.Errorf("reading ImagePolicy %s/%s: %w", object.Namespace, object.Name, err)
+			return nil, fmt.Errorf("reading ImagePolicy %s/%s: %w", of.Namespace, of.Name, err)
 		}
-		for _, scope := range object.Spec.Scopes {
+		for _, scope := range of.Spec.Scopes {
 			if !covered(string(scope), scopes) {
 				narrower[string(scope)] = append(narrower[string(scope)], required)
 			}
