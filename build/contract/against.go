@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -84,8 +85,13 @@ const concurrentDryRuns = 8
 
 // CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests.
 // It returns an error if the server is unavailable.
-func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, rules []Rule) ([]Finding, error) {
-	requests := requests{Read(bundle)}
+func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, rules []Rule) (Findings, error) {
+	return checkAgainst(ctx, Read(bundle), server, rules)
+}
+
+// checkAgainst returns the objects of a bundle, or of components, that an API server rejects.
+func checkAgainst(ctx context.Context, b *Bundle, server Server, rules []Rule) (Findings, error) {
+	requests := requests{b}
 	definitions, pods := requests.definitions(), requests.pods()
 	var sent []*dryRun
 	for _, stage := range []struct {
@@ -115,9 +121,9 @@ func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, 
 }
 
 // findingsOf returns the findings of dry runs. They belong to the rules that a server checks.
-func findingsOf(sent []*dryRun, rules []Rule) (findings []Finding) {
+func findingsOf(sent []*dryRun, rules []Rule) (findings Findings) {
 	for _, rule := range rules {
-		var found []Finding
+		var found Findings
 		for _, q := range sent {
 			if q.verdictOn(rule.ID) {
 				found = append(found, q.findings()...)
@@ -140,7 +146,7 @@ func (q *dryRun) verdictOn(rule string) bool {
 	}
 }
 
-func (q *dryRun) findings() (findings []Finding) {
+func (q *dryRun) findings() (findings Findings) {
 	for _, cause := range q.answer.Causes {
 		place, message := q.place, strings.Join(strings.Fields(cause.Message), " ")
 		if q.about == "" {
@@ -148,7 +154,7 @@ func (q *dryRun) findings() (findings []Finding) {
 		} else {
 			message = strings.TrimSuffix(q.about+": "+cause.Field, ": ") + ": " + message
 		}
-		findings = append(findings, place.Finding("%s", message))
+		findings = append(findings, place.Finding("%s", message)...)
 	}
 	return findings
 }
@@ -176,7 +182,7 @@ type requests struct{ bundle *Bundle }
 
 func (r requests) definitions() (dryRuns []*dryRun) {
 	for _, d := range r.bundle.Definitions {
-		dryRuns = append(dryRuns, newDryRun(RuleCRDEstablished, d.Object))
+		dryRuns = append(dryRuns, r.newDryRun(RuleCRDEstablished, d.Object))
 	}
 	return dryRuns
 }
@@ -184,18 +190,23 @@ func (r requests) definitions() (dryRuns []*dryRun) {
 // objects returns the dry runs of all objects except CRDs.
 func (r requests) objects() (dryRuns []*dryRun) {
 	for _, o := range r.bundle.Objects {
-		switch {
-		case o.Kind == object.CustomResourceDefinition:
-		default:
-			dryRuns = append(dryRuns, newDryRun(RuleObjectAccepted, o))
+		if o.Kind != object.CustomResourceDefinition {
+			dryRuns = append(dryRuns, r.newDryRun(RuleObjectAccepted, o))
 		}
 	}
 	return dryRuns
 }
 
-func newDryRun(rule string, o *Object) *dryRun {
+// newDryRun returns the dry run of an object. A namespace of the bundle does not exist yet; the namespace default takes its place.
+func (r requests) newDryRun(rule string, o *Object) *dryRun {
 	q := &dryRun{rule: rule, place: o.Value}
-	q.object, q.answer = requestObject(o)
+	if q.object, q.answer = requestObject(o); q.object == nil {
+		return q
+	}
+	q.object.SetNamespace(o.Namespace)
+	if r.bundle.Has(object.Namespace, "", o.Namespace) {
+		q.object.SetNamespace(metav1.NamespaceDefault)
+	}
 	return q
 }
 
@@ -207,15 +218,15 @@ func (r requests) pods() (dryRuns []*dryRun) {
 		if !spec.Exists() || o.Kind.Kind == "Pod" {
 			continue
 		}
-		if q := newDryRun(RulePodAdmitted, o); q.object != nil { // otherwise the finding is about the workload itself
-			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
+		if q := r.newDryRun(RulePodAdmitted, o); q.object != nil { // otherwise the finding is about the workload itself
+			q.object, q.place, q.about = podOf(o, spec, q.object.GetNamespace()), spec, "its pod is rejected"
 			dryRuns = append(dryRuns, q)
 		}
 	}
 	return dryRuns
 }
 
-func podOf(o *Object, spec Value) *unstructured.Unstructured {
+func podOf(o *Object, spec Value, namespace string) *unstructured.Unstructured {
 	content := spec.Map()
 	if content == nil {
 		return nil // reported by another rule
@@ -227,6 +238,6 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 		content["restartPolicy"] = "Never"
 	}
 	pod.SetName("validate") // a generated name would differ in each run
-	pod.SetNamespace(o.Namespace)
+	pod.SetNamespace(namespace)
 	return pod
 }

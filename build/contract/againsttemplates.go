@@ -17,14 +17,24 @@ import (
 // RuleTemplateAccepted is the rule about templates that an API server checks.
 const RuleTemplateAccepted = "server/template-accepted"
 
-// CheckTemplatesAgainst returns the objects in the templates of a release that an API server rejects. In a cluster with Cluster API, its
-// webhooks judge them.
+// CheckReleaseAgainst returns the objects of a release that an API server rejects: of the components, and then of the templates. In a
+// cluster with Cluster API, its webhooks judge the templates.
 //
-// A variable without a default has a value that fits the schema. A rejection because of such a value says nothing about the template, so
-// each rejected object is sent again with other values. A cause is a finding of RuleTemplateAccepted if both requests have it, and if the
-// field has no such value.
-func CheckTemplatesAgainst(ctx context.Context, r Release, server Server, rules []Rule) ([]Finding, error) {
-	release := readRelease(r)[0].Release
+// A variable of a template without a default has a value that fits the schema. A rejection because of such a value says nothing about the
+// template, so each rejected object is sent again with other values. A cause is a finding of RuleTemplateAccepted if both requests have it,
+// and if the field has no such value.
+func CheckReleaseAgainst(ctx context.Context, r Release, server Server, rules []Rule) (findings Findings, err error) {
+	components := readRelease(r)
+	for _, b := range components {
+		rejected, err := checkAgainst(ctx, b, server, rules)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range rejected {
+			findings = append(findings, b.withFile(f))
+		}
+	}
+	release := components[0].Release
 	names := release.unknownNames()
 	var judged []*templateDryRun
 	for _, t := range release.Templates {
@@ -36,7 +46,6 @@ func CheckTemplatesAgainst(ctx context.Context, r Release, server Server, rules 
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	var findings []Finding
 	for _, rule := range rules {
 		for _, d := range judged {
 			findings = append(findings, rule.Complete(d.findings[rule.ID])...)
@@ -56,7 +65,7 @@ type templateDryRun struct {
 	// names are the variables of the release without a default.
 	names []string
 	// findings are the result, by rule.
-	findings map[string][]Finding
+	findings map[string]Findings
 }
 
 // judge sends the object, and again with other values if it is rejected.
@@ -72,7 +81,7 @@ func (d *templateDryRun) judge(ctx context.Context) error {
 			return err
 		}
 	}
-	d.findings = map[string][]Finding{}
+	d.findings = map[string]Findings{}
 	for _, cause := range answer.Causes {
 		path, message := first.restore(cause.Field), first.restore(cause.Message)
 		at := d.object.AtPath(path)
@@ -84,8 +93,7 @@ func (d *templateDryRun) judge(ctx context.Context) error {
 		case !hasAgain || !d.isDecided(at, path):
 			rule, message = RuleNotChecked, "depends on variables without default: "+message
 		}
-		finding := d.template.InFile(at.Finding("%s", strings.Join(strings.Fields(message), " ")))
-		d.findings[rule] = append(d.findings[rule], finding)
+		d.findings[rule] = append(d.findings[rule], d.template.InFile(at.Finding("%s", strings.Join(strings.Fields(message), " ")))...)
 	}
 	return nil
 }

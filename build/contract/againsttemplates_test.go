@@ -53,7 +53,7 @@ func (s *ruleServer) check(t *testing.T, files map[string]string) (found []strin
 	for name, text := range files {
 		release.Files[name] = []byte(text)
 	}
-	findings, err := CheckTemplatesAgainst(t.Context(), release, s, []Rule{{ID: RuleTemplateAccepted, Severity: Error}, {ID: RuleNotChecked, Severity: Info}})
+	findings, err := CheckReleaseAgainst(t.Context(), release, s, []Rule{{ID: RuleTemplateAccepted, Severity: Error}, {ID: RuleObjectAccepted, Severity: Error}, {ID: RuleNotChecked, Severity: Info}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func cluster(spec string) map[string]string {
 	return map[string]string{"cluster-template.yaml": "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: \"${CLUSTER_NAME}\"}\nspec:\n" + spec}
 }
 
-func TestCheckTemplatesAgainst_ValuesFitTheSchema(t *testing.T) {
+func TestCheckReleaseAgainst_ValuesFitTheSchema(t *testing.T) {
 	s := &ruleServer{reject: func(*unstructured.Unstructured) []Cause { return nil }}
 	found := s.check(t, cluster(`  count: ${COUNT}
   paused: ${PAUSED}
@@ -91,7 +91,7 @@ func TestCheckTemplatesAgainst_ValuesFitTheSchema(t *testing.T) {
 	}
 }
 
-func TestCheckTemplatesAgainst_Rejections(t *testing.T) {
+func TestCheckReleaseAgainst_Rejections(t *testing.T) {
 	const spec = "  count: 1\n  name: ${NAME}\n  list:\n  - name: ${ITEM}\n    count: 7\n"
 	at := func(field, message string) func(*unstructured.Unstructured) []Cause {
 		return func(o *unstructured.Unstructured) []Cause {
@@ -126,7 +126,7 @@ func TestCheckTemplatesAgainst_Rejections(t *testing.T) {
 }
 
 // A rejection that other values avoid is no error.
-func TestCheckTemplatesAgainst_OtherValuesAreAccepted(t *testing.T) {
+func TestCheckReleaseAgainst_OtherValuesAreAccepted(t *testing.T) {
 	s := &ruleServer{reject: func(o *unstructured.Unstructured) []Cause {
 		if paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused"); paused {
 			return []Cause{{Field: "spec.count", Message: "is for clusters that run"}}
@@ -140,12 +140,30 @@ func TestCheckTemplatesAgainst_OtherValuesAreAccepted(t *testing.T) {
 }
 
 // A line that is only a variable can add fields, so missing fields are no error.
-func TestCheckTemplatesAgainst_IncompleteObject(t *testing.T) {
+func TestCheckReleaseAgainst_IncompleteObject(t *testing.T) {
 	s := &ruleServer{reject: func(*unstructured.Unstructured) []Cause {
 		return []Cause{{Field: "spec.missing", Message: "Required value"}, {Field: "spec.count", Message: "too small"}}
 	}}
 	found := s.check(t, cluster("  count: 1\n  ${MORE}\n"))
 	if len(found) != 2 || !strings.HasPrefix(found[0], "template-accepted cluster-template.yaml:5") && !strings.HasPrefix(found[1], "template-accepted cluster-template.yaml:5") {
 		t.Errorf("got %v, want an error at the existing field only", found)
+	}
+}
+
+// The components are sent before the templates, in a namespace that exists.
+func TestCheckReleaseAgainst_Components(t *testing.T) {
+	s := &ruleServer{reject: func(o *unstructured.Unstructured) []Cause {
+		if o.GetKind() == "ConfigMap" && o.GetNamespace() == "default" {
+			return []Cause{{Field: "data", Message: "too great"}}
+		}
+		return nil
+	}}
+	files := cluster("  count: 1\n")
+	files["infrastructure-components.yaml"] = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: a}\ndata: {}\n"
+	if diff := cmp.Diff([]string{"object-accepted infrastructure-components.yaml:8 too great"}, s.check(t, files)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if last := s.sent[len(s.sent)-1].GetKind(); last != "Cluster" || len(s.sent) != 3 {
+		t.Errorf("sent %d objects, the last is a %s", len(s.sent), last)
 	}
 }

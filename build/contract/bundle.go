@@ -38,7 +38,7 @@ type Bundle struct {
 	// Release is the release of the components; nil for a bundle.
 	Release *ReleaseFiles
 
-	Unreadable  []Finding
+	Unreadable  Findings
 	Empty       []yamldoc.Document // documents with only blank lines and comments
 	Lists       []*Object          // lists of objects
 	Definitions Definitions
@@ -61,7 +61,7 @@ func Read(bundle extractor.Bundle) *Bundle {
 // readAll reads the documents of a file. It is false if the text is invalid as a whole.
 func (b *Bundle) readAll(file string, text []byte, read func(yamldoc.Document) error) bool {
 	if err := yamldoc.CheckUTF8(text); err != nil {
-		b.Unreadable = []Finding{{File: file, Line: 1, Message: err.Error()}}
+		b.Unreadable = Findings{{File: file, Line: 1, Message: err.Error()}}
 		return false
 	}
 	for _, document := range yamldoc.Split(text) {

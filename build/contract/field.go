@@ -70,21 +70,21 @@ func (d *Definition) HasField(field string) bool {
 }
 
 // Missing returns a finding for each field that is missing in the version that Cluster API uses.
-func (d *Definition) Missing(fields ...string) (findings []Finding) {
+func (d *Definition) Missing(fields ...string) (findings Findings) {
 	for _, field := range fields {
 		if found, hidden := SchemaField(d.Schema, field); !found.Exists() && !hidden {
-			findings = append(findings, found.Finding("%s is missing in version %s, which Cluster API uses", field, d.Version))
+			findings = append(findings, found.Finding("%s is missing in version %s, which Cluster API uses", field, d.Version)...)
 		}
 	}
 	return findings
 }
 
 // Mistyped returns a finding for a field with another type in the version that Cluster API uses.
-func (d *Definition) Mistyped(field string, types ...string) []Finding {
+func (d *Definition) Mistyped(field string, types ...string) Findings {
 	found, _ := SchemaField(d.Schema, field)
 	kind := SchemaType(found)
 	if !found.Exists() || kind == "" || slices.Contains(types, kind) {
 		return nil
 	}
-	return []Finding{found.Finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))}
+	return found.Finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))
 }

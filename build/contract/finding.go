@@ -23,9 +23,14 @@ type Finding struct {
 	Fix string `json:"fix"`
 }
 
-// As returns the finding with a severity that overrides the rule's.
-func (f Finding) As(severity Severity) Finding {
-	f.Severity = severity
+// Findings are violations of rules.
+type Findings []Finding
+
+// As sets a severity that overrides the rule's.
+func (f Findings) As(severity Severity) Findings {
+	for i := range f {
+		f[i].Severity = severity
+	}
 	return f
 }
 

@@ -56,7 +56,7 @@ func (g Grants) Lacks(group string, d Permission) (verb string, lacks bool) {
 }
 
 // Lacking returns a finding for each required permission that the provider's pods lack.
-func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (findings []Finding) {
+func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (findings Findings) {
 	pods := b.OfKind(object.Deployment)
 	if len(pods) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (fin
 	at, cause := ServiceAccount(PodSpec(pods[0])), b.Permissions().BrokenBinding()
 	for _, d := range permissions {
 		if verb, lacks := g.Lacks(group, d); lacks {
-			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s%s", verb, d.Resource, QuotedGroup(group), cause))
+			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s%s", verb, d.Resource, QuotedGroup(group), cause)...)
 		}
 	}
 	if cause != "" && len(findings) > 0 {

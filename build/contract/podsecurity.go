@@ -68,7 +68,7 @@ func (j judge) forbids(check int, spec map[string]any) (policy.CheckResult, bool
 
 // CheckPodSecurity returns the fields that make PodSecurity admission reject a pod. Pods that the API server cannot
 // read have no findings; bundle/object-valid reports them.
-func CheckPodSecurity(spec Value) []Finding {
+func CheckPodSecurity(spec Value) Findings {
 	findings, err := podSecurityOf(spec)
 	if err != nil {
 		return nil
@@ -77,7 +77,7 @@ func CheckPodSecurity(spec Value) []Finding {
 }
 
 // podSecurityOf is like checkPodSecurity, and returns an error for a pod that cannot be read.
-func podSecurityOf(spec Value) ([]Finding, error) {
+func podSecurityOf(spec Value) (Findings, error) {
 	template, _ := PodTemplate(spec.Object)
 	j := judge{evaluator(), metav1.ObjectMeta{Annotations: template.At("metadata", "annotations").StringMap()}}
 	pod, _ := known(spec).(map[string]any)
@@ -93,7 +93,7 @@ func podSecurityOf(spec Value) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var findings []Finding
+	var findings Findings
 	for check, result := range ofPod {
 		if !result.Allowed {
 			findings = append(findings, j.ofPod(check, result, spec)...)
@@ -108,25 +108,25 @@ func podSecurityOf(spec Value) ([]Finding, error) {
 }
 
 // ofPod returns the findings of a check in a pod without its containers.
-func (j judge) ofPod(check int, result policy.CheckResult, spec Value) (findings []Finding) {
+func (j judge) ofPod(check int, result policy.CheckResult, spec Value) (findings Findings) {
 	for name, value := range spec.Fields() {
 		if slices.Contains(object.ContainerFields(), name) {
 			continue
 		}
 		wrap := func(content any) map[string]any { return map[string]any{name: content} }
 		for _, cause := range j.causes(check, value, wrap) {
-			findings = append(findings, cause.Finding("%s", violates(cause.result)))
+			findings = append(findings, cause.Finding("%s", violates(cause.result))...)
 		}
 	}
 	if len(findings) == 0 { // several fields together
-		return []Finding{spec.Finding("%s", violates(result))}
+		return spec.Finding("%s", violates(result))
 	}
 	return findings
 }
 
 // ofContainer returns the findings of the checks in a container: one for each forbidden value, and one for everything
 // that its security context lacks.
-func (j judge) ofContainer(spec, container Value, field string, results, ofPod []policy.CheckResult) (findings []Finding) {
+func (j judge) ofContainer(spec, container Value, field string, results, ofPod []policy.CheckResult) (findings Findings) {
 	inherited := known(spec.At("securityContext"))
 	wrap := func(content any) map[string]any {
 		return map[string]any{"securityContext": inherited, field: []any{content}}
@@ -140,14 +140,14 @@ func (j judge) ofContainer(spec, container Value, field string, results, ofPod [
 		for _, cause := range j.causes(check, container, wrap) {
 			switch {
 			case cause.Path != container.Path:
-				findings = append(findings, cause.Finding("%s", violates(cause.result)))
+				findings = append(findings, cause.Finding("%s", violates(cause.result))...)
 			case !hasUnknown(own) && !hasUnknown(spec.At("securityContext")):
 				lacks = append(lacks, cause.result)
 			}
 		}
 	}
 	if len(lacks) > 0 {
-		findings = append(findings, own.Finding("%s", violates(lacks...)))
+		findings = append(findings, own.Finding("%s", violates(lacks...))...)
 	}
 	return findings
 }

@@ -26,7 +26,7 @@ type Release struct {
 
 // CheckRelease returns the metadata of the provider of a release, as far as its files and directory show them, and the
 // findings of rules, file by file and from top to bottom. The findings name the file in the release; "." is its directory.
-func CheckRelease(r Release, rules []Rule) (extractor.Metadata, []Finding) {
+func CheckRelease(r Release, rules []Rule) (extractor.Metadata, Findings) {
 	components := readRelease(r)
 	provider := components[0].Metadata
 	for _, b := range components {
@@ -38,13 +38,13 @@ func CheckRelease(r Release, rules []Rule) (extractor.Metadata, []Finding) {
 }
 
 // CheckReleaseForm returns the findings of the rules about releases only: the requirements of clusterctl for the files.
-func CheckReleaseForm(r Release, rules []Rule) []Finding {
+func CheckReleaseForm(r Release, rules []Rule) Findings {
 	return checkComponents(readRelease(r), slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return rule.Only != FormRelease }))
 }
 
 // checkComponents checks each of the components of a release.
-func checkComponents(components []*Bundle, rules []Rule) []Finding {
-	var findings []Finding
+func checkComponents(components []*Bundle, rules []Rule) Findings {
+	var findings Findings
 	for _, b := range components {
 		for _, rule := range rules {
 			if b.File == "" && rule.Only == "" {
@@ -94,7 +94,7 @@ type ReleaseFiles struct {
 	// Metadata is metadata.yaml; nil if it is missing or invalid.
 	Metadata *Object
 	// Unreadable are the findings about invalid YAML in metadata.yaml.
-	Unreadable []Finding
+	Unreadable Findings
 	// Templates are the cluster templates and the definitions of ClusterClasses.
 	Templates []*Template
 }

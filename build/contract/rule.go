@@ -64,7 +64,7 @@ type Rule struct {
 	Checker Checker
 	// Check returns the violations of a bundle. It leaves out the fields that are the same in
 	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked CheckerFunction.
-	Check func(*Bundle) []Finding
+	Check func(*Bundle) Findings
 
 	// examples are the files with the examples.
 	examples fs.ReadFileFS
@@ -97,9 +97,9 @@ func (r Rule) Forms() []Form {
 
 // Check returns the findings of rules in a bundle, in the order of the files: metadata first, then the manifests from top
 // to bottom.
-func Check(bundle extractor.Bundle, rules []Rule) []Finding {
+func Check(bundle extractor.Bundle, rules []Rule) Findings {
 	read := Read(bundle)
-	var findings []Finding
+	var findings Findings
 	for _, rule := range RulesOf(FormBundle, rules) {
 		if rule.appliesTo(bundle.Metadata.ClusterProfile) {
 			findings = append(findings, rule.findings(read)...)
@@ -114,7 +114,7 @@ func (r Rule) appliesTo(profile extractor.ClusterProfile) bool {
 }
 
 // inOrder sorts findings in the order of the files.
-func inOrder(findings []Finding) []Finding {
+func inOrder(findings Findings) Findings {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(-strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
@@ -122,7 +122,7 @@ func inOrder(findings []Finding) []Finding {
 }
 
 // findings returns the complete findings of one rule.
-func (r Rule) findings(bundle *Bundle) []Finding {
+func (r Rule) findings(bundle *Bundle) Findings {
 	if r.Check == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (r Rule) findings(bundle *Bundle) []Finding {
 }
 
 // Complete sets the fields that are the same in all findings of the rule.
-func (r Rule) Complete(findings []Finding) []Finding {
+func (r Rule) Complete(findings Findings) Findings {
 	for i := range findings {
 		findings[i].Rule, findings[i].Fix = r.ID, r.Fix
 		findings[i].Severity = cmp.Or(findings[i].Severity, r.Severity)

@@ -36,7 +36,7 @@ func completeBySCC(spec map[string]any, scc string) {
 
 // CheckRequiredSCC finds pods that require restricted-v2 and set IDs: this SCC takes IDs from a range of the
 // namespace.
-func CheckRequiredSCC(o *Object) (findings []Finding) {
+func CheckRequiredSCC(o *Object) (findings Findings) {
 	template, makesPods := PodTemplate(o)
 	if !makesPods || template.At("metadata", "annotations", object.RequiredSCC).Text() != restrictedV2 {
 		return nil
@@ -49,7 +49,7 @@ func CheckRequiredSCC(o *Object) (findings []Finding) {
 		fields = append(fields, container.At("securityContext", "runAsUser"))
 	}
 	for _, field := range slices.DeleteFunc(fields, func(v Value) bool { return !v.Exists() }) {
-		findings = append(findings, field.Finding("the pod requires SCC %s and sets an ID, which that SCC rejects", restrictedV2))
+		findings = append(findings, field.Finding("the pod requires SCC %s and sets an ID, which that SCC rejects", restrictedV2)...)
 	}
 	return findings
 }

@@ -43,19 +43,19 @@ func StrictNamespace(manifests []byte) []Rejection {
 	return rejections
 }
 
-func strictFindings(o *Object, spec Value) []Finding {
+func strictFindings(o *Object, spec Value) Findings {
 	template, _ := PodTemplate(o)
 	required := template.At("metadata", "annotations", object.RequiredSCC)
 	if scc := required.Text(); scc != "" && scc != restrictedV2 && scc != nonrootV2 {
-		return []Finding{required.Finding("the pod requires SCC %s, which the namespace does not allow", scc)}
+		return required.Finding("the pod requires SCC %s, which the namespace does not allow", scc)
 	}
 	completed, err := completedSpec(spec, required.Text())
 	if err != nil {
-		return []Finding{spec.Finding("invalid pod: %v", err)}
+		return spec.Finding("invalid pod: %v", err)
 	}
 	findings, err := podSecurityOf(completed)
 	if err != nil {
-		return []Finding{spec.Finding("invalid pod: %v", err)}
+		return spec.Finding("invalid pod: %v", err)
 	}
 	return append(CheckRequiredSCC(o), findings...)
 }

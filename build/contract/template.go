@@ -25,7 +25,7 @@ import (
 type Template struct {
 	*Bundle
 	// Invalid are the findings about variable expressions that clusterctl cannot parse.
-	Invalid []Finding
+	Invalid Findings
 	// Uses is the first variable of each line with variables.
 	Uses []variable.Use
 
@@ -247,9 +247,11 @@ func (t *Template) HasVariableOn(line int) bool {
 	return false
 }
 
-// InFile returns a finding of the text with values as a finding of the file.
-func (t *Template) InFile(f Finding) Finding {
-	f.Line = t.SourceLine(f.Line)
-	f.Object, f.Field, f.Message = Written(f.Object), Written(f.Field), Written(f.Message)
-	return f
+// InFile returns findings of the text with values as findings of the file.
+func (t *Template) InFile(findings Findings) Findings {
+	for i, f := range findings {
+		findings[i].Line = t.SourceLine(f.Line)
+		findings[i].Object, findings[i].Field, findings[i].Message = Written(f.Object), Written(f.Field), Written(f.Message)
+	}
+	return findings
 }

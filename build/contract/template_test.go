@@ -68,10 +68,10 @@ kind: D
 	template := ReadTemplate("cluster-template.yaml", []byte(text))
 	var got []string
 	for _, f := range append(template.Invalid, template.Unreadable...) {
-		got = append(got, fmt.Sprint(template.InFile(f).Line, " ", strings.Split(f.Message, ":")[0]))
+		got = append(got, fmt.Sprint(template.InFile(Findings{f})[0].Line, " ", strings.Split(f.Message, ":")[0]))
 	}
 	for _, o := range template.Objects {
-		got = append(got, fmt.Sprint(template.InFile(o.At("spec").Finding("x")).Line, " ", o.Kind.Kind))
+		got = append(got, fmt.Sprint(template.InFile(o.At("spec").Finding("x"))[0].Line, " ", o.Kind.Kind))
 	}
 	want := []string{"9 invalid variable expression", "11 error converting YAML to JSON", "3 A", "7 B", "9 ${C", "13 D"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -92,13 +92,13 @@ func FuzzReadTemplate(f *testing.F) {
 		template := ReadTemplate("cluster-template.yaml", text)
 		last := strings.Count(breaks.Replace(string(text)), "\n") + 1
 		for _, finding := range append(template.Invalid, template.Unreadable...) {
-			if finding = template.InFile(finding); finding.Line < 1 || finding.Line > last || finding.Message == "" {
+			if finding = template.InFile(Findings{finding})[0]; finding.Line < 1 || finding.Line > last || finding.Message == "" {
 				t.Errorf("line %d of %d: %+v", finding.Line, last, finding)
 			}
 		}
 		line := 0
 		for _, o := range template.Objects {
-			found := template.InFile(o.Finding("x")).Line
+			found := template.InFile(o.Finding("x"))[0].Line
 			if found < max(line, 1) || found > last {
 				t.Errorf("line %d after %d of %d: %+v", found, line, last, o.Kind)
 			}

@@ -267,12 +267,12 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// Finding returns a finding at a value.
-func (v Value) Finding(format string, arguments ...any) Finding {
-	return Finding{
+// Finding returns one finding, at a value.
+func (v Value) Finding(format string, arguments ...any) Findings {
+	return Findings{{
 		File: cmp.Or(v.Object.file, ManifestsFile), Line: v.Line(), Object: v.Object.String(), Field: v.Path,
 		Message: fmt.Sprintf(format, arguments...),
-	}
+	}}
 }
 
 // Line of the file, from 1.

@@ -19,12 +19,12 @@ import (
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
-func check(manifests string) []contract.Finding {
+func check(manifests string) contract.Findings {
 	return contract.Check(bundleOf(manifests), All())
 }
 
 // lines returns the positions of findings: "4 ConfigMap a/b data.level".
-func lines(findings []contract.Finding, rule string) (found []string) {
+func lines(findings contract.Findings, rule string) (found []string) {
 	for _, f := range findings {
 		if f.Rule == rule {
 			found = append(found, strings.TrimSpace(fmt.Sprintf("%d %s %s", f.Line, f.Object, f.Field)))

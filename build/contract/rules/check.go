@@ -15,8 +15,8 @@ import (
 )
 
 // eachObject returns a check of all objects.
-func eachObject(check func(*contract.Object) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding { return each(b.Objects, check) }
+func eachObject(check func(*contract.Object) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) contract.Findings { return each(b.Objects, check) }
 }
 
 // only limits rules to a form of a provider.
@@ -28,7 +28,7 @@ func only(form contract.Form, rules []contract.Rule) []contract.Rule {
 }
 
 // each checks objects one by one.
-func each(objects []*contract.Object, check func(*contract.Object) []contract.Finding) (findings []contract.Finding) {
+func each(objects []*contract.Object, check func(*contract.Object) contract.Findings) (findings contract.Findings) {
 	for _, o := range objects {
 		findings = append(findings, check(o)...)
 	}
@@ -36,8 +36,8 @@ func each(objects []*contract.Object, check func(*contract.Object) []contract.Fi
 }
 
 // eachContainer returns a check of all containers.
-func eachContainer(check func(contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return eachObject(func(o *contract.Object) (findings []contract.Finding) {
+func eachContainer(check func(contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return eachObject(func(o *contract.Object) (findings contract.Findings) {
 		for container := range contract.Containers(o) {
 			findings = append(findings, check(container)...)
 		}
@@ -46,8 +46,8 @@ func eachContainer(check func(contract.Value) []contract.Finding) func(*contract
 }
 
 // eachPod returns a check of all pod specs.
-func eachPod(check func(contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return eachObject(func(o *contract.Object) []contract.Finding {
+func eachPod(check func(contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return eachObject(func(o *contract.Object) contract.Findings {
 		if spec := contract.PodSpec(o); spec.Exists() {
 			return check(spec)
 		}
@@ -56,8 +56,8 @@ func eachPod(check func(contract.Value) []contract.Finding) func(*contract.Bundl
 }
 
 // eachDefinition checks CRDs one by one.
-func eachDefinition(of func(contract.Definitions) contract.Definitions, check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func eachDefinition(of func(contract.Definitions) contract.Definitions, check func(*contract.Definition) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, d := range of(b.Definitions) {
 			findings = append(findings, check(d)...)
 		}
@@ -67,7 +67,7 @@ func eachDefinition(of func(contract.Definitions) contract.Definitions, check fu
 
 // eachWithRole returns a check of all kinds with a contract that is expressed by fields. The contract of IPAM pools is
 // not, and allows any scope.
-func eachWithRole(check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+func eachWithRole(check func(*contract.Definition) contract.Findings) func(*contract.Bundle) contract.Findings {
 	return eachDefinition(func(all contract.Definitions) contract.Definitions {
 		return contract.Filter(all.WithRole(), func(d *contract.Definition) bool { return d.Role != contract.IPAMPool })
 	}, check)
@@ -79,13 +79,13 @@ func notTemplates(all contract.Definitions) contract.Definitions {
 	return contract.Filter(all.WithRole(), func(d *contract.Definition) bool { return !d.Template && d.Role != contract.IPAMPool })
 }
 
-func metadataFinding(field, format string, arguments ...any) []contract.Finding {
-	return []contract.Finding{{File: contract.MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
+func metadataFinding(field, format string, arguments ...any) contract.Findings {
+	return contract.Findings{{File: contract.MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
 }
 
 // releaseFinding is a finding about a file as a whole.
-func releaseFinding(file, message string) []contract.Finding {
-	return []contract.Finding{{File: file, Message: message}}
+func releaseFinding(file, message string) contract.Findings {
+	return contract.Findings{{File: file, Message: message}}
 }
 
 // explain returns the problem on one line, without the value if that is an object.
@@ -119,14 +119,11 @@ func fieldsAt(v contract.Value, path string) (all []contract.Value) {
 }
 
 // eachTemplateFile returns a check of all templates whose file names have a prefix.
-func eachTemplateFile(prefix string, check func(*contract.Template) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func eachTemplateFile(prefix string, check func(*contract.Template) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, t := range b.Release.Templates {
-			if !strings.HasPrefix(t.File, prefix) {
-				continue
-			}
-			for _, f := range check(t) {
-				findings = append(findings, t.InFile(f))
+			if strings.HasPrefix(t.File, prefix) {
+				findings = append(findings, t.InFile(check(t))...)
 			}
 		}
 		return findings
@@ -134,8 +131,8 @@ func eachTemplateFile(prefix string, check func(*contract.Template) []contract.F
 }
 
 // ofProviders returns a check that ignores bundles that install no provider.
-func ofProviders(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
+func ofProviders(check func(*contract.Bundle) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) contract.Findings {
 		if !b.IsProvider() {
 			return nil
 		}
@@ -144,8 +141,8 @@ func ofProviders(check func(*contract.Bundle) []contract.Finding) func(*contract
 }
 
 // eachItem returns a check of the items of a list in the objects of some kinds.
-func eachItem(list string, check func(item contract.Value) []contract.Finding, kinds ...schema.GroupKind) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func eachItem(list string, check func(item contract.Value) contract.Findings, kinds ...schema.GroupKind) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, o := range b.OfKind(kinds...) {
 			for _, item := range o.At(list).Items() {
 				findings = append(findings, check(item)...)
@@ -156,16 +153,16 @@ func eachItem(list string, check func(item contract.Value) []contract.Finding, k
 }
 
 // eachWebhook returns a check of all admission webhooks.
-func eachWebhook(check func(webhook contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+func eachWebhook(check func(webhook contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
 	return eachItem("webhooks", check, object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration)
 }
 
-func checkUnique(b *contract.Bundle) (findings []contract.Finding) {
+func checkUnique(b *contract.Bundle) (findings contract.Findings) {
 	first := map[object.Identity]*contract.Object{}
 	for _, o := range b.Objects {
 		id := o.Identity()
 		if other, twice := first[id]; twice && o.Name != "" {
-			findings = append(findings, o.Finding("already defined on line %d", other.Line()))
+			findings = append(findings, o.Finding("already defined on line %d", other.Line())...)
 			continue
 		}
 		first[id] = o

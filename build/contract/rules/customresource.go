@@ -122,7 +122,7 @@ func definitionFor(b *contract.Bundle, kind schema.GroupKind) *contract.Definiti
 var resourcesOfClusterAPI sync.Map
 
 // checkCustomResources checks objects as the API server does with the CRDs of a bundle and of Cluster API, and as Cluster API's webhooks do.
-func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findings []contract.Finding) {
+func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findings contract.Findings) {
 	var known sync.Map
 	for _, o := range objects {
 		d := definitionFor(b, o.Kind)
@@ -132,7 +132,7 @@ func checkCustomResources(b *contract.Bundle, objects []*contract.Object) (findi
 		version := o.At("apiVersion")
 		_, name, _ := strings.Cut(version.Text(), "/")
 		if of := contract.VersionOf(d.Object, name); of.At("served").Text() != "true" {
-			findings = append(findings, version.Finding("the CRD %s does not serve version %s; it serves %s", d.Name, name, contract.ServedVersions(d.Object)))
+			findings = append(findings, version.Finding("the CRD %s does not serve version %s; it serves %s", d.Name, name, contract.ServedVersions(d.Object))...)
 			continue
 		}
 		key, in := d.Name+" "+name, &known
@@ -169,7 +169,7 @@ func isMutated(b *contract.Bundle, d *contract.Definition) bool {
 var certain = []field.ErrorType{field.ErrorTypeTypeInvalid, field.ErrorTypeNotSupported, field.ErrorTypeDuplicate, field.ErrorTypeTooLong, field.ErrorTypeTooMany}
 
 // checkCustomResource checks an object. Reasons that depend on an unknown value, or that a webhook can remove, are no findings.
-func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Object, d *contract.Definition) (findings []contract.Finding) {
+func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Object, d *contract.Definition) (findings contract.Findings) {
 	decoded, err := o.Decoded()
 	if err != nil {
 		return nil // reported by another rule
@@ -177,7 +177,7 @@ func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Obje
 	unknown, errs := r.create(decoded)
 	for _, path := range unknown {
 		if !isUnknownPath(path) {
-			findings = append(findings, o.AtPath(path).Finding("unknown field %s", path))
+			findings = append(findings, o.AtPath(path).Finding("unknown field %s", path)...)
 		}
 	}
 	isClusterAPIs, mutated := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != d, isMutated(b, d)
@@ -188,7 +188,7 @@ func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Obje
 		canBeSolved := mutated && !slices.Contains(certain, problem.Type) ||
 			isClusterAPIs && problem.Type == field.ErrorTypeRequired && (!isNewest || path == "spec.selector") // Cluster API's webhooks add it
 		if isDecided(problem, at, path) && !canBeSolved {
-			findings = append(findings, at.Finding("%s", explainAt(problem, at)))
+			findings = append(findings, at.Finding("%s", explainAt(problem, at))...)
 		}
 	}
 	data, err := json.Marshal(known(decoded, r.schema))
@@ -200,7 +200,7 @@ func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Obje
 		at := o.AtPath(cause.Field)
 		hasCause := slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Line == at.Line() })
 		if !hasCause && isDecided(problem, at, cause.Field) && !contract.HasPlaceholder(cause.Message) && !isUnknownPath(cause.Message) {
-			findings = append(findings, at.Finding("%s", strings.Join(strings.Fields(cause.Message), " ")))
+			findings = append(findings, at.Finding("%s", strings.Join(strings.Fields(cause.Message), " "))...)
 		}
 	}
 	return findings
@@ -233,10 +233,10 @@ const unquote = ": the quotes make it a string; remove them"
 // reports CRDs that cannot be decoded.
 //
 // The API server answers a request whose validation panics with an error, and continues; so does this check.
-func checkValid(d *contract.Definition) (findings []contract.Finding) {
+func checkValid(d *contract.Definition) (findings contract.Findings) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			findings = append(findings, d.Finding("the validation of the API server failed: %v", cause))
+			findings = append(findings, d.Finding("the validation of the API server failed: %v", cause)...)
 		}
 	}()
 	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
@@ -248,7 +248,7 @@ func checkValid(d *contract.Definition) (findings []contract.Finding) {
 	}
 	for _, problem := range validateDefinition(crd) {
 		if isOfStatus := strings.HasPrefix(problem.Field, "status"); !isOfStatus { // set by the server
-			findings = append(findings, d.AtPath(problem.Field).Finding("%s", explain(problem)))
+			findings = append(findings, d.AtPath(problem.Field).Finding("%s", explain(problem))...)
 		}
 	}
 	return findings

@@ -24,7 +24,7 @@ import (
 
 // checkObject judges an object as the API server does when it is created. Values that depend on a variable without a default are left
 // out, and so are the problems at them.
-func checkObject(o *contract.Object) []contract.Finding {
+func checkObject(o *contract.Object) contract.Findings {
 	if findings := checkNoLongerServed(o); len(findings) > 0 {
 		return findings
 	}
@@ -39,12 +39,9 @@ func checkObject(o *contract.Object) []contract.Finding {
 	}
 	for _, problem := range native.Create(o.VersionedKind(), decoded.(runtime.Object)) {
 		at := o.AtPath(problem.Field)
-		finding := at.Finding("%s", explain(problem))
-		isSame := func(other contract.Finding) bool {
-			return other.Line == finding.Line && other.Message == finding.Message
-		}
+		isSame := func(other contract.Finding) bool { return other.Line == at.Line() && other.Message == explain(problem) }
 		if isDecided(problem, at, problem.Field) && !slices.ContainsFunc(findings, isSame) { // a default repeats the problem of its origin
-			findings = append(findings, finding)
+			findings = append(findings, at.Finding("%s", explain(problem))...)
 		}
 	}
 	return findings
@@ -65,7 +62,7 @@ func contentOf(o *contract.Object) (content map[string]any, err error) {
 
 // checkDecodesAs decodes the content of an object into its Go type, without its unknown values except those in quotes, which are strings.
 // It returns nil for an object that cannot be decoded.
-func checkDecodesAs(o *contract.Object, content map[string]any, newObject func() any) (findings []contract.Finding, decoded any) {
+func checkDecodesAs(o *contract.Object, content map[string]any, newObject func() any) (findings contract.Findings, decoded any) {
 	into := newObject()
 	data, err := json.Marshal(known(content, nil))
 	if err != nil {
@@ -81,12 +78,12 @@ func checkDecodesAs(o *contract.Object, content map[string]any, newObject func()
 
 // checkQuoted finds unknown values in quotes in fields of a Go type that cannot be strings. It decodes each alone, within the fields that
 // contain it, because a decoder stops at its first error.
-func checkQuoted(v contract.Value, within func(any) any, newObject func() any) (findings []contract.Finding) {
+func checkQuoted(v contract.Value, within func(any) any, newObject func() any) (findings contract.Findings) {
 	if v.IsQuoted() && v.IsUnknown() {
 		data, err := json.Marshal(within(v.Text()))
 		var mistyped *json.UnmarshalTypeError
 		if err == nil && errors.As(json.Unmarshal(data, newObject()), &mistyped) {
-			findings = append(findings, v.Finding("%s must be of type %s%s", v.Path, mistyped.Type, unquote))
+			findings = append(findings, v.Finding("%s must be of type %s%s", v.Path, mistyped.Type, unquote)...)
 		}
 	}
 	for key, field := range v.Fields() {
@@ -146,7 +143,7 @@ func fieldOf(schema *structuralschema.Structural, key string) *structuralschema.
 }
 
 // decodeStrictly decodes an object as the API server does with strict validation of fields.
-func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contract.Finding, decoded bool) {
+func decodeStrictly(o *contract.Object, data []byte, into any) (findings contract.Findings, decoded bool) {
 	unknown, err := strictjson.UnmarshalStrict(data, into)
 	for _, problem := range unknown {
 		at := o.Value
@@ -154,14 +151,14 @@ func decodeStrictly(o *contract.Object, data []byte, into any) (findings []contr
 		if errors.As(problem, &inField) {
 			at = o.AtPath(inField.FieldPath())
 		}
-		findings = append(findings, at.Finding("%v", problem))
+		findings = append(findings, at.Finding("%v", problem)...)
 	}
 	var mistyped *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mistyped):
-		findings = append(findings, o.AtPath(mistyped.Field).Finding("%v", err))
+		findings = append(findings, o.AtPath(mistyped.Field).Finding("%v", err)...)
 	case err != nil:
-		findings = append(findings, o.Finding("%v", err))
+		findings = append(findings, o.Finding("%v", err)...)
 	}
 	return findings, err == nil
 }
@@ -179,7 +176,7 @@ func newOf(types *runtime.Scheme, o *contract.Object) any {
 }
 
 // checkKind finds a kind, or a version of it, that its group does not have. Providers add kinds to groups below Cluster API's own.
-func checkKind(types *runtime.Scheme, o *contract.Object) []contract.Finding {
+func checkKind(types *runtime.Scheme, o *contract.Object) contract.Findings {
 	kind := o.VersionedKind()
 	versions := types.VersionsForGroupKind(kind.GroupKind())
 	isShared := len(versions) == 0 && strings.HasSuffix(kind.Group, "."+contract.CoreGroup)
@@ -187,9 +184,9 @@ func checkKind(types *runtime.Scheme, o *contract.Object) []contract.Finding {
 	case isShared || !types.IsGroupRegistered(kind.Group) || types.Recognizes(kind) || kind.Kind == "" || kind.Version == "" || contract.IsUnknown(kind.String()):
 		return nil
 	case len(versions) == 0:
-		return []contract.Finding{o.At("kind").Finding("the group %s has no kind %s", contract.QuotedGroup(kind.Group), kind.Kind)}
+		return o.At("kind").Finding("the group %s has no kind %s", contract.QuotedGroup(kind.Group), kind.Kind)
 	}
-	return []contract.Finding{o.At("apiVersion").Finding("the group %s has no version %s of %s, but %s", contract.QuotedGroup(kind.Group), kind.Version, kind.Kind, versionsText(versions))}
+	return o.At("apiVersion").Finding("the group %s has no version %s of %s, but %s", contract.QuotedGroup(kind.Group), kind.Version, kind.Kind, versionsText(versions))
 }
 
 func versionsText(versions []schema.GroupVersion) string {
@@ -213,12 +210,12 @@ func typesOf(add ...func(*runtime.Scheme) error) *runtime.Scheme {
 }
 
 // checkNoLongerServed finds a version of a kind that Kubernetes has removed.
-func checkNoLongerServed(o *contract.Object) []contract.Finding {
+func checkNoLongerServed(o *contract.Object) contract.Findings {
 	version := o.At("apiVersion")
 	if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
 		return nil
 	}
-	return []contract.Finding{version.Finding("%s is no longer served", version.Text())}
+	return version.Finding("%s is no longer served", version.Text())
 }
 
 // removed are versions that Kubernetes no longer serves, with the kinds if some are still served.

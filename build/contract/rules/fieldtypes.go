@@ -178,32 +178,32 @@ var contractFields = slices.Concat(
 )
 
 // checkFieldTypes compares the fields of a kind, or of the objects that its template makes, with the contract.
-func checkFieldTypes(d *contract.Definition) []contract.Finding {
-	return eachContractField(d, func(path string, field contract.Value, of contractField) []contract.Finding {
+func checkFieldTypes(d *contract.Definition) contract.Findings {
+	return eachContractField(d, func(path string, field contract.Value, of contractField) contract.Findings {
 		kind := contract.SchemaType(field)
 		if kind == "" || len(of.types) == 0 || slices.Contains(of.types, kind) {
 			return nil
 		}
-		return []contract.Finding{field.Finding("%s is of type %s in version %s, not %s", path, kind, d.Version, strings.Join(of.types, " or "))}
+		return field.Finding("%s is of type %s in version %s, not %s", path, kind, d.Version, strings.Join(of.types, " or "))
 	})
 }
 
 // checkFieldParts finds objects without the parts that Cluster API writes or reads.
-func checkFieldParts(d *contract.Definition) []contract.Finding {
-	return eachContractField(d, func(path string, field contract.Value, of contractField) (findings []contract.Finding) {
+func checkFieldParts(d *contract.Definition) contract.Findings {
+	return eachContractField(d, func(path string, field contract.Value, of contractField) (findings contract.Findings) {
 		if field.At("x-kubernetes-preserve-unknown-fields").Text() == "true" || !slices.Contains([]string{"", contract.TypeObject}, contract.SchemaType(field)) {
 			return nil
 		}
 		for _, part := range of.parts {
 			if missing := field.At("properties", part); !missing.Exists() {
-				findings = append(findings, missing.Finding("%s has no field %s in version %s", path, part, d.Version))
+				findings = append(findings, missing.Finding("%s has no field %s in version %s", path, part, d.Version)...)
 			}
 		}
 		return findings
 	})
 }
 
-func eachContractField(d *contract.Definition, check func(path string, field contract.Value, of contractField) []contract.Finding) (findings []contract.Finding) {
+func eachContractField(d *contract.Definition, check func(path string, field contract.Value, of contractField) contract.Findings) (findings contract.Findings) {
 	if !d.Schema.Exists() {
 		return nil
 	}
@@ -228,7 +228,7 @@ var setLater = map[contract.Role][2]string{
 	contract.InfraMachine: {"spec", "providerID"}, contract.InfraMachinePool: {"spec", "providerIDList"},
 }
 
-func checkSetLater(d *contract.Definition) (findings []contract.Finding) {
+func checkSetLater(d *contract.Definition) (findings contract.Findings) {
 	field, known := setLater[d.Role]
 	if !known || d.Template {
 		return nil
@@ -236,15 +236,15 @@ func checkSetLater(d *contract.Definition) (findings []contract.Finding) {
 	parent, _ := contract.SchemaField(d.Schema, field[0])
 	for _, required := range parent.At("required").Items() {
 		if required.Text() == field[1] {
-			findings = append(findings, required.Finding("%s.%s is required in version %s", field[0], field[1], d.Version))
+			findings = append(findings, required.Finding("%s.%s is required in version %s", field[0], field[1], d.Version)...)
 		}
 	}
 	return findings
 }
 
 // checkMissing returns a check that the version that Cluster API uses has the fields of a severity.
-func checkMissing(of contract.Severity) func(*contract.Definition) []contract.Finding {
-	return func(d *contract.Definition) (findings []contract.Finding) {
+func checkMissing(of contract.Severity) func(*contract.Definition) contract.Findings {
+	return func(d *contract.Definition) (findings contract.Findings) {
 		for _, field := range contractFields {
 			isOf := field.role == d.Role && (field.contract == "" || field.contract == d.Contract)
 			if !isOf || field.missing != of || d.Template || !d.Schema.Exists() || field.when != "" && !d.HasField(field.when) {

@@ -89,12 +89,12 @@ func unstructuredOf(objects ...*contract.Object) (all []*unstructured.Unstructur
 
 // checkPermissions reports, at each object, the rules that the shipped roles lack for it. Other rules of this package
 // report objects that no role can help.
-func checkPermissions(b *contract.Bundle) []contract.Finding {
+func checkPermissions(b *contract.Bundle) contract.Findings {
 	with, err := newInstaller(b)
 	if err != nil {
-		return []contract.Finding{{File: contract.ManifestsFile, Line: 1, Message: "the shipped roles cannot be read: " + err.Error()}}
+		return contract.Findings{{File: contract.ManifestsFile, Line: 1, Message: "the shipped roles cannot be read: " + err.Error()}}
 	}
-	return each(b.Objects, func(o *contract.Object) []contract.Finding {
+	return each(b.Objects, func(o *contract.Object) contract.Findings {
 		otherNamespace := contract.Installable[o.Kind] && o.Namespace != with.namespace
 		hasOwnRule := o.Kind == object.Namespace || o.Kind == object.Secret || o.Kind.Group == object.CertManagerGroup
 		if otherNamespace || hasOwnRule || o.Kind.Kind == "" || o.At("apiVersion").Text() == "" {
@@ -107,6 +107,6 @@ func checkPermissions(b *contract.Bundle) []contract.Finding {
 		if len(texts) == 0 {
 			return nil
 		}
-		return []contract.Finding{o.At("kind").Finding("the installer %s", strings.Join(texts, "; "))}
+		return o.At("kind").Finding("the installer %s", strings.Join(texts, "; "))
 	})
 }

@@ -209,7 +209,7 @@ func mutatedFiles(files map[string][]byte, m mutation.Mutation) (map[string][]by
 	return mutated, err
 }
 
-func countByRule(findings []contract.Finding) map[string]int {
+func countByRule(findings contract.Findings) map[string]int {
 	counts := map[string]int{}
 	for _, f := range findings {
 		counts[f.Rule]++

@@ -26,7 +26,7 @@ var typeConverter = sync.OnceValue(func() managedfields.TypeConverter { return a
 var duplicateEntry = regexp.MustCompile(`^(\S*): (duplicate entries for key .*)$`)
 
 // checkListKeys finds items of a list with equal keys. Without server-side apply the API server accepts some of them.
-func checkListKeys(b *contract.Bundle, o *contract.Object) []contract.Finding {
+func checkListKeys(b *contract.Bundle, o *contract.Object) contract.Findings {
 	findings := equalKeys(o)
 	for i, f := range findings {
 		if b.Release != nil && acceptedOnCreate.MatchString(f.Field) {
@@ -38,7 +38,7 @@ func checkListKeys(b *contract.Bundle, o *contract.Object) []contract.Finding {
 
 var acceptedOnCreate = regexp.MustCompile(`[cC]ontainers\[[0-9]+\]\.(env|ports)$|x-kubernetes-validations\[`)
 
-func equalKeys(o *contract.Object) (findings []contract.Finding) {
+func equalKeys(o *contract.Object) (findings contract.Findings) {
 	if o.Kind == object.CustomResourceDefinition {
 		for value := range o.At("spec", "versions").All() {
 			findings = append(findings, repeated(value.At("x-kubernetes-validations"), "rule")...)
@@ -66,19 +66,19 @@ func equalKeys(o *contract.Object) (findings []contract.Finding) {
 			line = strings.TrimSpace(after)
 		}
 		if match := duplicateEntry.FindStringSubmatch(line); match != nil {
-			findings = append(findings, reachedByKeys(o, match[1]).Finding("%s", match[2]))
+			findings = append(findings, reachedByKeys(o, match[1]).Finding("%s", match[2])...)
 		}
 	}
 	return slices.Compact(findings) // three equal keys are two errors
 }
 
 // repeated finds items of a list with equal fields.
-func repeated(list contract.Value, field string) (findings []contract.Finding) {
+func repeated(list contract.Value, field string) (findings contract.Findings) {
 	seen := map[string]bool{}
 	for _, item := range list.Items() {
 		value := item.At(field)
 		if seen[value.Text()] && value.Text() != "" {
-			findings = append(findings, value.Finding("%s %s occurs twice", field, value.Text()))
+			findings = append(findings, value.Finding("%s %s occurs twice", field, value.Text())...)
 		}
 		seen[value.Text()] = true
 	}
@@ -116,8 +116,8 @@ func electsLeader(argument string) bool {
 // checkLeaderElection looks for the permission to write Leases, the only lock that client-go has had since Kubernetes 1.24.
 // Only the creation needs a rule without resourceNames. A controller with an older client-go can have a ConfigMap as its
 // lock.
-func checkLeaderElection(b *contract.Bundle) []contract.Finding {
-	return eachContainer(func(container contract.Value) []contract.Finding {
+func checkLeaderElection(b *contract.Bundle) contract.Findings {
+	return eachContainer(func(container contract.Value) contract.Findings {
 		for _, argument := range container.At("args").Items() {
 			if !electsLeader(argument.Text()) {
 				continue
@@ -133,7 +133,7 @@ func checkLeaderElection(b *contract.Bundle) []contract.Finding {
 			if _, lacksOld := b.Grants.OnSomeName().Lacks("", contract.Need("configmaps", "get", "create", "update")); !lacksOld {
 				finding = finding.As(contract.Warning)
 			}
-			return []contract.Finding{finding}
+			return finding
 		}
 		return nil
 	})(b)

@@ -44,7 +44,7 @@ func TestCheckRelease_RealProviders(t *testing.T) {
 }
 
 // checkViolations fails for errors that are not in violations, and for violations without a finding.
-func checkViolations(t *testing.T, name string, form contract.Form, findings []contract.Finding) {
+func checkViolations(t *testing.T, name string, form contract.Form, findings contract.Findings) {
 	t.Helper()
 	for _, finding := range findings {
 		if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {

@@ -14,7 +14,7 @@ import (
 )
 
 // where returns the position of a finding: "metadata.yaml:4 releaseSeries".
-func where(findings []contract.Finding, rule string) (found []string) {
+func where(findings contract.Findings, rule string) (found []string) {
 	for _, f := range findings {
 		if f.Rule == rule {
 			found = append(found, strings.TrimSpace(fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Field)))

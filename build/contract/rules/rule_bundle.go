@@ -27,7 +27,7 @@ var bundleRules = []contract.Rule{{
 	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
 	Why:      "The API server rejects an object that violates the rules of its kind, or the CRD of its kind, and drops unknown fields. This rule runs the code of the API server.",
 	Fix:      "Correct the field in the message.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		return append(each(b.Objects, checkObject), checkCustomResources(b, b.Objects)...)
 	},
 }, {
@@ -36,8 +36,8 @@ var bundleRules = []contract.Rule{{
 	Source:   kubernetes("API groups", "reference/using-api/"),
 	Why:      "The API server rejects an object of a kind, or of a version of it, that its API group does not have; usually it is misspelled.",
 	Fix:      "Correct the kind or the apiVersion.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkKindExists(b, o) })
+	Check: func(b *contract.Bundle) contract.Findings {
+		return each(b.Objects, func(o *contract.Object) contract.Findings { return checkKindExists(b, o) })
 	},
 }, {
 	ID:       "bundle/object-size",
@@ -52,14 +52,14 @@ var bundleRules = []contract.Rule{{
 	Source:   ours("Manifests"),
 	Why:      "The manifests are one file of YAML documents, each a Kubernetes object or a list of objects. If a document is invalid, the installer rejects the whole file.",
 	Fix:      "Correct the document at or before the line in the message.",
-	Check:    func(b *contract.Bundle) []contract.Finding { return b.Unreadable },
+	Check:    func(b *contract.Bundle) contract.Findings { return b.Unreadable },
 }, {
 	ID:       "bundle/yaml-strict",
 	Severity: contract.Error,
 	Source:   ours("Manifests"),
 	Why:      "A parser silently drops one of two equal keys, so the installer rejects the document.",
 	Fix:      "Remove one of the keys.",
-	Check: eachObject(func(o *contract.Object) (findings []contract.Finding) {
+	Check: eachObject(func(o *contract.Object) (findings contract.Findings) {
 		for value := range o.All() {
 			findings = append(findings, duplicateKeys(value)...)
 		}
@@ -71,9 +71,9 @@ var bundleRules = []contract.Rule{{
 	Source:   ours("Manifests"),
 	Why:      "The installer splits a List into its objects. clusterctl applies the List as one object, whose kind no API server serves.",
 	Fix:      "Write each object of the List as its own document.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) (findings contract.Findings) {
 		for _, list := range b.Lists {
-			findings = append(findings, list.At("kind").Finding("the document is a list of objects"))
+			findings = append(findings, list.At("kind").Finding("the document is a list of objects")...)
 		}
 		return findings
 	},
@@ -99,10 +99,10 @@ var bundleRules = []contract.Rule{{
 	Source:   ours("Manifests"),
 	Why:      "The API server and the installer set these fields. In manifests they refer to another cluster, and the installer rejects them.",
 	Fix:      "Remove the fields; they were copied from an object in a cluster.",
-	Check: eachObject(func(o *contract.Object) (findings []contract.Finding) {
+	Check: eachObject(func(o *contract.Object) (findings contract.Findings) {
 		for _, field := range []string{"uid", "resourceVersion", "generation", "generateName", "finalizers", "ownerReferences"} {
 			if value := o.At("metadata", field); value.Text() != "" && value.Text() != "0" || value.Length() > 0 {
-				findings = append(findings, value.Finding("%s must not be set in manifests", field))
+				findings = append(findings, value.Finding("%s must not be set in manifests", field)...)
 			}
 		}
 		return findings
@@ -127,14 +127,14 @@ var bundleRules = []contract.Rule{{
 	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
 	Why:      "Kubernetes creates no pod for a service account that does not exist.",
 	Fix:      "Add the ServiceAccount to the manifests, in the namespace of the workload.",
-	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
-		return eachPod(func(spec contract.Value) []contract.Finding {
+	Check: ofProviders(func(b *contract.Bundle) contract.Findings {
+		return eachPod(func(spec contract.Value) contract.Findings {
 			account := contract.ServiceAccount(spec)
 			name, namespace := account.Text(), spec.Object.Namespace
 			if name == "" || name == "default" || b.Has(object.ServiceAccount, namespace, name) {
 				return nil
 			}
-			return []contract.Finding{account.Finding("ServiceAccount %s/%s not found", namespace, name)}
+			return account.Finding("ServiceAccount %s/%s not found", namespace, name)
 		})(b)
 	}),
 }, {
@@ -144,12 +144,12 @@ var bundleRules = []contract.Rule{{
 	Source:   clusterctl("Links to external objects"),
 	Why:      "clusterctl installs Cluster API and cert-manager before a provider, and nothing else. In a cluster without the CRD of an object the provider is installed in part.",
 	Fix:      "Add the CRD to the components, or remove the object.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return each(b.Objects, func(o *contract.Object) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
+		return each(b.Objects, func(o *contract.Object) contract.Findings {
 			if o.Kind.Kind == "" || isKnownGroup(o.Kind.Group) || b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != nil {
 				return nil
 			}
-			return []contract.Finding{o.At("kind").Finding("no CRD of the components defines the kind %s", o.Kind)}
+			return o.At("kind").Finding("no CRD of the components defines the kind %s", o.Kind)
 		})
 	},
 }, {
@@ -159,7 +159,7 @@ var bundleRules = []contract.Rule{{
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "A release is installed for years. A mutable tag, or no tag, can refer to another image later.",
 	Fix:      "Name the image by the tag of the release, or by digest; \"capi-manifests generate --image old=new\" does it.",
-	Check: eachContainer(func(container contract.Value) []contract.Finding {
+	Check: eachContainer(func(container contract.Value) contract.Findings {
 		image := container.At("image")
 		if image.Text() == "" || contract.HasVariable(image.Text()) {
 			return nil
@@ -168,7 +168,7 @@ var bundleRules = []contract.Rule{{
 		if err != nil || !slices.Contains(floatingTags, tag.TagStr()) {
 			return nil
 		}
-		return []contract.Finding{image.Finding("%s: image %s has a mutable tag", contract.NameOf(container), image.Text())}
+		return image.Finding("%s: image %s has a mutable tag", contract.NameOf(container), image.Text())
 	}),
 }, {
 	ID:       "bundle/list-key-unique",
@@ -176,13 +176,13 @@ var bundleRules = []contract.Rule{{
 	Source:   kubernetes("Merge strategy", "reference/using-api/server-side-apply/"),
 	Why:      "The installer uses server-side apply. It rejects an object with two list items of equal keys, such as two environment variables with the same name, two ports with the same number, or two equal CEL rules of a field. clusterctl creates objects without it, so in a release some of them are only a warning.",
 	Fix:      "Remove one of the items.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return each(b.Objects, func(o *contract.Object) []contract.Finding { return checkListKeys(b, o) })
+	Check: func(b *contract.Bundle) contract.Findings {
+		return each(b.Objects, func(o *contract.Object) contract.Findings { return checkListKeys(b, o) })
 	},
 }}
 
 // checkKindExists compares with the kinds of Kubernetes, Cluster API and cert-manager.
-func checkKindExists(b *contract.Bundle, o *contract.Object) []contract.Finding {
+func checkKindExists(b *contract.Bundle, o *contract.Object) contract.Findings {
 	if definitionFor(b, o.Kind) != nil || len(checkNoLongerServed(o)) > 0 {
 		return nil
 	}
@@ -206,52 +206,52 @@ const (
 )
 
 // largerThan finds objects with more bytes as JSON.
-func largerThan(limit int, message string) func(*contract.Object) []contract.Finding {
-	return func(o *contract.Object) []contract.Finding {
+func largerThan(limit int, message string) func(*contract.Object) contract.Findings {
+	return func(o *contract.Object) contract.Findings {
 		data, err := o.JSON()
 		if err != nil || len(data) <= limit {
 			return nil
 		}
-		return []contract.Finding{o.Finding(message, len(data))}
+		return o.Finding(message, len(data))
 	}
 }
 
 // RuleOfYAML is the ID of the rule that manifests are valid YAML objects.
 const RuleOfYAML = "bundle/yaml-parse"
 
-func duplicateKeys(v contract.Value) (findings []contract.Finding) {
+func duplicateKeys(v contract.Value) (findings contract.Findings) {
 	seen := map[string]bool{}
 	for key, value := range v.Fields() {
 		if seen[key] {
-			findings = append(findings, value.Finding("duplicate key %q", key))
+			findings = append(findings, value.Finding("duplicate key %q", key)...)
 		}
 		seen[key] = true
 	}
 	return findings
 }
 
-func checkIdentity(o *contract.Object) (findings []contract.Finding) {
+func checkIdentity(o *contract.Object) (findings contract.Findings) {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
 		value := o.At(path...)
 		isNeeded := path[len(path)-1] != "namespace"
 		switch {
 		case !isNeeded && !value.Exists():
 		case !value.Exists():
-			findings = append(findings, value.Finding("%s is missing", value.Path))
+			findings = append(findings, value.Finding("%s is missing", value.Path)...)
 		case !value.IsString():
-			findings = append(findings, value.Finding("%s is not a string", value.Path))
+			findings = append(findings, value.Finding("%s is not a string", value.Path)...)
 		case isNeeded && value.Text() == "":
-			findings = append(findings, value.Finding("%s is empty", value.Path))
+			findings = append(findings, value.Finding("%s is empty", value.Path)...)
 		}
 	}
 	return findings
 }
 
-func checkVolumes(b *contract.Bundle) []contract.Finding {
-	return eachPod(func(spec contract.Value) (findings []contract.Finding) {
+func checkVolumes(b *contract.Bundle) contract.Findings {
+	return eachPod(func(spec contract.Value) (findings contract.Findings) {
 		for _, ref := range references(spec) {
 			if !ref.optional && !makes(b, ref, spec.Object.Namespace) {
-				findings = append(findings, ref.name.Finding("%s %s not found in the manifests, and no object creates it", ref.kind, ref.name.Text()))
+				findings = append(findings, ref.name.Finding("%s %s not found in the manifests, and no object creates it", ref.kind, ref.name.Text())...)
 			}
 		}
 		return findings

@@ -45,12 +45,12 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Labels"),
 	Why:      "clusterctl finds the objects of a provider by the value that it derives from type and name. It does not find objects with another value.",
 	Fix:      "Use cluster-api for core, and infrastructure-, control-plane-, bootstrap-, ipam-, runtime-extension- or addon- with the name for others.",
-	Check: eachObject(func(o *contract.Object) []contract.Finding {
+	Check: eachObject(func(o *contract.Object) contract.Findings {
 		label := o.At("metadata", "labels", capicontract.ProviderLabel)
 		if text := label.Text(); text == "" || text == "cluster-api" || slices.ContainsFunc(slices.Collect(maps.Values(contract.LabelPrefixes)), func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
 			return nil
 		}
-		return []contract.Finding{label.Finding("invalid provider label %s: want the prefix of a type and a name", label.Text())}
+		return label.Finding("invalid provider label %s: want the prefix of a type and a name", label.Text())
 	}),
 }, {
 	ID:       "clusterctl/crd-name-preflight",
@@ -58,7 +58,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("CRD naming"),
 	Why:      "clusterctl rejects a CRD whose name Cluster API cannot derive from its kind, unless an annotation declares that Cluster API does not use the kind.",
 	Fix:      "Use the plural in the message, or annotate the CRD with " + skipPreflight + ".",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) contract.Findings {
 		if d.Role != "" || d.At("metadata", "annotations", skipPreflight).Node != nil {
 			return nil
 		}
@@ -78,13 +78,13 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "The controllers of a provider MUST be deployed by a Deployment: the installer and clusterctl upgrade it and wait for it.",
 	Fix:      "Run the controllers in a Deployment.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) (findings contract.Findings) {
 		if len(b.OfKind(object.Deployment)) > 0 {
 			return nil
 		}
 		for _, o := range b.Objects {
 			if contract.PodSpec(o).Exists() {
-				findings = append(findings, o.At("kind").Finding("the controllers are deployed by a %s", o.Kind.Kind))
+				findings = append(findings, o.At("kind").Finding("the controllers are deployed by a %s", o.Kind.Kind)...)
 			}
 		}
 		if b.Release != nil && b.File != "" && len(findings) == 0 {
@@ -98,13 +98,13 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "A controller that watches one namespace does not see Clusters in another.",
 	Fix:      "Remove --namespace, or set it to openshift-cluster-api in a bundle for OpenShift, where OpenShift's own Cluster is.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return eachContainer(func(container contract.Value) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) contract.Findings {
+		return eachContainer(func(container contract.Value) (findings contract.Findings) {
 			for _, argument := range container.At("args").Items() {
 				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
 				isClusters := b.Release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OpenShiftNamespaces.Operand
 				if pins && value != "" && !isClusters {
-					findings = append(findings, argument.Finding("the controller watches only the namespace %s", value))
+					findings = append(findings, argument.Finding("the controller watches only the namespace %s", value)...)
 				}
 			}
 			return findings
@@ -125,7 +125,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Components YAML"),
 	Why:      "clusterctl installs the components of a version.",
 	Fix:      "Add the components; \"capi-manifests generate --clusterctl-dir\" writes them.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if b.File != "" {
 			return nil
 		}
@@ -138,10 +138,10 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Target namespace"),
 	Why:      "clusterctl installs a provider in one namespace and fails if the components have more than one Namespace.",
 	Fix:      "Keep one Namespace; let users create namespaces for other purposes.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) (findings contract.Findings) {
 		all := b.OfKind(object.Namespace)
 		for _, o := range all[min(1, len(all)):] {
-			findings = append(findings, o.Finding("the components already have the Namespace %s", all[0].Name))
+			findings = append(findings, o.Finding("the components already have the Namespace %s", all[0].Name)...)
 		}
 		return findings
 	},
@@ -152,7 +152,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Target namespace"),
 	Why:      "clusterctl installs the provider in the Namespace of the components. Without it every user must set --target-namespace.",
 	Fix:      "Add a Namespace.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if len(b.Objects) == 0 || len(b.OfKind(object.Namespace)) > 0 {
 			return nil
 		}
@@ -181,7 +181,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Workload cluster templates: common variables"),
 	Why:      "\"clusterctl generate cluster\" sets the common variables by its flags, for all providers alike.",
 	Fix:      "Use the variable in the message.",
-	Check: eachTemplateFile(contract.ClusterTemplate, func(t *contract.Template) []contract.Finding {
+	Check: eachTemplateFile(contract.ClusterTemplate, func(t *contract.Template) contract.Findings {
 		return slices.DeleteFunc(each(t.Objects, checkCommonVariables), func(f contract.Finding) bool { return t.HasVariableOn(f.Line) })
 	}),
 }, {
@@ -199,10 +199,10 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("ClusterClass definitions: naming conventions"),
 	Why:      "For a template with a topology clusterctl looks for clusterclass-<name>.yaml, by the name of the ClusterClass.",
 	Fix:      "Name the file after the ClusterClass in it.",
-	Check: eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) (findings []contract.Finding) {
+	Check: eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) (findings contract.Findings) {
 		for _, o := range t.Objects {
 			if o.Kind.Kind == "ClusterClass" && t.File != contract.ClusterClassFile+o.Name+".yaml" {
-				findings = append(findings, o.At("metadata", "name").Finding("clusterctl looks for clusterclass-%s.yaml", o.Name))
+				findings = append(findings, o.At("metadata", "name").Finding("clusterctl looks for clusterclass-%s.yaml", o.Name)...)
 			}
 		}
 		return findings
@@ -222,7 +222,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Variables"),
 	Why:      "The installer sets only the variables of the TLS profile, of the proxy and of Ignition. Without a value for another one, it installs no provider of the release.",
 	Fix:      "Give it a default with ${NAME:=default}. A value that differs between clusters belongs into an object that the provider reads, such as a Secret that its users create.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) (findings contract.Findings) {
 		for _, v := range b.Required {
 			if !variable.IsProvided(v.Name) {
 				findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: v.Line, Message: "variable " + v.Name + " has no default, and no cluster sets it"})
@@ -236,7 +236,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Variables"),
 	Why:      "Variables are replaced before the text is parsed as YAML. An invalid expression prevents the installation of the whole provider.",
 	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		return eachVariableLine(func(line string) string {
 			if b.Release != nil { // clusterctl removes the spaces first
 				line = contract.WithoutSpaces(line)
@@ -281,10 +281,10 @@ var clusterctlRules = []contract.Rule{{
 // finding.
 const fewObjects = 3
 
-func checkProviderLabel(b *contract.Bundle) (findings []contract.Finding) {
+func checkProviderLabel(b *contract.Bundle) (findings contract.Findings) {
 	for _, o := range b.Objects {
 		if label := o.At("metadata", "labels", capicontract.ProviderLabel); label.Text() == "" {
-			findings = append(findings, label.Finding("the label %s is missing", capicontract.ProviderLabel))
+			findings = append(findings, label.Finding("the label %s is missing", capicontract.ProviderLabel)...)
 		}
 	}
 	if count := len(findings); count > fewObjects {
@@ -295,21 +295,21 @@ func checkProviderLabel(b *contract.Bundle) (findings []contract.Finding) {
 }
 
 // checkClusterctlImage parses the image of a container in the components of a release, as clusterctl does.
-func checkClusterctlImage(container contract.Value) []contract.Finding {
+func checkClusterctlImage(container contract.Value) contract.Findings {
 	image := container.At("image")
 	isInstalled := slices.Contains([]schema.GroupKind{object.Deployment, object.DaemonSet}, container.Object.Kind) && !strings.Contains(image.Path, "ephemeralContainers")
 	if !isInstalled || contract.HasVariable(image.Text()) {
 		return nil
 	}
 	if _, err := reference.ParseNamed(image.Text()); err != nil {
-		return []contract.Finding{image.Finding("%s: clusterctl rejects the image %q: %v", contract.NameOf(container), image.Text(), err)}
+		return image.Finding("%s: clusterctl rejects the image %q: %v", contract.NameOf(container), image.Text(), err)
 	}
 	return nil
 }
 
 // checkManager accepts a container named manager in any Deployment: further Deployments can exist beside the
 // controllers' Deployment.
-func checkManager(b *contract.Bundle) []contract.Finding {
+func checkManager(b *contract.Bundle) contract.Findings {
 	deployments := b.OfKind(object.Deployment)
 	for _, o := range deployments {
 		for _, container := range contract.PodSpec(o).At("containers").Items() {
@@ -321,11 +321,11 @@ func checkManager(b *contract.Bundle) []contract.Finding {
 	if len(deployments) == 0 {
 		return nil
 	}
-	return []contract.Finding{contract.PodSpec(deployments[0]).At("containers").Finding("no container of any Deployment is named manager")}
+	return contract.PodSpec(deployments[0]).At("containers").Finding("no container of any Deployment is named manager")
 }
 
 // checkRepositoryDirectory allows components of other providers in the directory.
-func checkRepositoryDirectory(b *contract.Bundle) (findings []contract.Finding) {
+func checkRepositoryDirectory(b *contract.Bundle) (findings contract.Findings) {
 	r, of := b.Release, b.Metadata.ProviderType
 	if r.Dir == "" {
 		return nil
@@ -346,7 +346,7 @@ func checkRepositoryDirectory(b *contract.Bundle) (findings []contract.Finding) 
 }
 
 // checkReleaseNamespace compares with the namespace of the first object if the components have no Namespace.
-func checkReleaseNamespace(b *contract.Bundle) (findings []contract.Finding) {
+func checkReleaseNamespace(b *contract.Bundle) (findings contract.Findings) {
 	target := b.Target()
 	for _, o := range b.Objects {
 		switch {
@@ -354,7 +354,7 @@ func checkReleaseNamespace(b *contract.Bundle) (findings []contract.Finding) {
 		case target == "":
 			target = o.Namespace
 		case o.Namespace != target:
-			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, not %s", o.Namespace, target))
+			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, not %s", o.Namespace, target)...)
 		}
 	}
 	return findings
@@ -376,7 +376,7 @@ var commonVariables = []struct{ kind, field, variable string }{
 }
 
 // checkCommonVariables finds fields with known values; they can be defaults of variables.
-func checkCommonVariables(o *contract.Object) (findings []contract.Finding) {
+func checkCommonVariables(o *contract.Object) (findings contract.Findings) {
 	for _, common := range commonVariables {
 		isOf := o.Kind.Group == "cluster.x-k8s.io" && o.Kind.Kind == common.kind ||
 			common.kind == "ControlPlane" && strings.HasSuffix(o.Kind.Kind, common.kind)
@@ -385,39 +385,39 @@ func checkCommonVariables(o *contract.Object) (findings []contract.Finding) {
 		}
 		field := o.At(strings.Split(common.field, ".")...)
 		if text := field.Text(); text != "" && !contract.IsUnknown(text) {
-			findings = append(findings, field.Finding("fixed value %s: want ${%s}", text, common.variable))
+			findings = append(findings, field.Finding("fixed value %s: want ${%s}", text, common.variable)...)
 		}
 	}
 	return findings
 }
 
 // checkTemplateNamespaces compares with the namespace of the first object that has one.
-func checkTemplateNamespaces(t *contract.Template) (findings []contract.Finding) {
+func checkTemplateNamespaces(t *contract.Template) (findings contract.Findings) {
 	first := ""
 	for _, o := range t.Objects {
 		switch {
 		case o.Kind == object.Namespace:
-			findings = append(findings, o.Finding("a template must not contain a Namespace"))
+			findings = append(findings, o.Finding("a template must not contain a Namespace")...)
 		case first == "":
 			first = o.Namespace
 		case o.Namespace != "" && o.Namespace != first:
-			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, but %s in earlier objects", o.Namespace, first))
+			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, but %s in earlier objects", o.Namespace, first)...)
 		}
 	}
 	return findings
 }
 
-func checkClusterClasses(b *contract.Bundle) []contract.Finding {
+func checkClusterClasses(b *contract.Bundle) contract.Findings {
 	owner := map[string]string{}
-	return eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) []contract.Finding {
+	return eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) contract.Findings {
 		findings := variableFindings(t)
 		for _, o := range t.Objects {
 			if namespace := o.At("metadata", "namespace"); namespace.Exists() {
-				findings = append(findings, namespace.Finding("the object has a fixed namespace"))
+				findings = append(findings, namespace.Finding("the object has a fixed namespace")...)
 			}
 			key := o.Kind.String() + " " + o.Name
 			if other, shared := owner[key]; shared && other != t.File {
-				findings = append(findings, o.Finding("the object is also in %s", other))
+				findings = append(findings, o.Finding("the object is also in %s", other)...)
 			}
 			owner[key] = t.File
 		}
@@ -426,7 +426,7 @@ func checkClusterClasses(b *contract.Bundle) []contract.Finding {
 }
 
 // variableFindings returns a finding for each line with a variable.
-func variableFindings(t *contract.Template) (findings []contract.Finding) {
+func variableFindings(t *contract.Template) (findings contract.Findings) {
 	for _, use := range t.Uses {
 		findings = append(findings, contract.Finding{File: t.File, Line: use.Line, Message: "variable " + use.Name + " in a ClusterClass"})
 	}
@@ -434,7 +434,7 @@ func variableFindings(t *contract.Template) (findings []contract.Finding) {
 }
 
 // checkTemplateFileNames finds Clusters and ClusterClasses in files that clusterctl does not read.
-func checkTemplateFileNames(b *contract.Bundle) (findings []contract.Finding) {
+func checkTemplateFileNames(b *contract.Bundle) (findings contract.Findings) {
 	for _, name := range slices.Sorted(maps.Keys(b.Release.Files)) {
 		switch {
 		case path.Ext(name) != ".yaml" && path.Ext(name) != ".yml", name == contract.ReleaseMetadata, name == b.File,
@@ -452,14 +452,14 @@ func checkTemplateFileNames(b *contract.Bundle) (findings []contract.Finding) {
 }
 
 // checkClusterClassReferences finds namespaces in the references of ClusterClasses: mappings with kind and name.
-func checkClusterClassReferences(t *contract.Template) (findings []contract.Finding) {
+func checkClusterClassReferences(t *contract.Template) (findings contract.Findings) {
 	for _, o := range t.Objects {
 		if o.Kind.Kind != "ClusterClass" {
 			continue
 		}
 		for value := range o.At("spec").All() {
 			if namespace := value.At("namespace"); namespace.Exists() && value.At("kind").Exists() && value.At("name").Exists() {
-				findings = append(findings, namespace.Finding("the reference to %s %s has a namespace", value.At("kind").Text(), value.At("name").Text()))
+				findings = append(findings, namespace.Finding("the reference to %s %s has a namespace", value.At("kind").Text(), value.At("name").Text())...)
 			}
 		}
 	}
@@ -468,8 +468,8 @@ func checkClusterClassReferences(t *contract.Template) (findings []contract.Find
 
 // eachVariableLine checks the lines with expressions before variables are replaced; check returns the message of a
 // finding, or nothing.
-func eachVariableLine(check func(line string) string) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func eachVariableLine(check func(line string) string) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		number := 0
 		for line := range strings.Lines(string(b.Text)) {
 			number++

@@ -21,25 +21,25 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "\"clusterctl generate cluster\" replaces the variables of a template, and fails if the result is not valid YAML.",
 	Fix:      "Correct the document at or before the line of the finding.",
-	Check:    eachTemplateFile("", func(t *contract.Template) []contract.Finding { return t.Unreadable }),
+	Check:    eachTemplateFile("", func(t *contract.Template) contract.Findings { return t.Unreadable }),
 }, {
 	ID:       "clusterctl/template-variables",
 	Severity: contract.Error,
 	Source:   clusterctl("Workload cluster templates: common variables"),
 	Why:      "\"clusterctl generate cluster\" fails at an expression that drone/envsubst cannot parse.",
 	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
-	Check:    eachTemplateFile("", func(t *contract.Template) []contract.Finding { return t.Invalid }),
+	Check:    eachTemplateFile("", func(t *contract.Template) contract.Findings { return t.Invalid }),
 }, {
 	ID:       "clusterctl/template-object",
 	Severity: contract.Error,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "No client can create an object without apiVersion, kind or name.",
 	Fix:      "Add the field.",
-	Check: eachTemplateFile("", func(t *contract.Template) (findings []contract.Finding) {
+	Check: eachTemplateFile("", func(t *contract.Template) (findings contract.Findings) {
 		for _, o := range t.Objects {
 			for _, field := range []contract.Value{o.At("apiVersion"), o.At("kind"), o.At("metadata", "name")} {
 				if field.Text() == "" && !o.At("metadata", "generateName").Exists() {
-					findings = append(findings, field.Finding("%s is missing", field.Path))
+					findings = append(findings, field.Finding("%s is missing", field.Path)...)
 				}
 			}
 		}
@@ -58,9 +58,9 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
 	Why:      "The API server rejects an object of a template that violates the schema of its kind, and a client such as kubectl rejects fields with an unknown name. Cluster API's webhooks reject more, such as a topology that does not fit its ClusterClass, a patch of a ClusterClass that matches no template, or an invalid CIDR. This rule runs the code of the API server and of the webhooks.",
 	Fix:      "Correct the field.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return eachTemplateFile("", func(t *contract.Template) []contract.Finding {
-			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkObject), each(t.Objects, func(o *contract.Object) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
+		return eachTemplateFile("", func(t *contract.Template) contract.Findings {
+			return slices.Concat(checkCustomResources(b, t.Objects), each(t.Objects, checkObject), each(t.Objects, func(o *contract.Object) contract.Findings {
 				return checkKindExists(b, o)
 			}))
 		})(b)
@@ -71,8 +71,8 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "The cluster of a template never becomes ready if it refers to an object that the template does not create. clusterctl reads a ClusterClass from clusterclass-<name>.yaml of the same release unless the management cluster has it.",
 	Fix:      "Correct apiVersion or apiGroup, kind and name of the reference, or add the object.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return eachTemplateFile("", func(t *contract.Template) []contract.Finding { return checkReferences(b.Release, t) })(b)
+	Check: func(b *contract.Bundle) contract.Findings {
+		return eachTemplateFile("", func(t *contract.Template) contract.Findings { return checkReferences(b.Release, t) })(b)
 	},
 }, {
 	ID:       "clusterctl/template-cluster-name",
@@ -85,18 +85,18 @@ var clusterTemplateRules = only(contract.FormRelease, []contract.Rule{{
 
 // checkTemplateUnique finds equal keys of a mapping, and equal objects. It compares the names of objects with unknown values as they are
 // written.
-func checkTemplateUnique(t *contract.Template) (findings []contract.Finding) {
+func checkTemplateUnique(t *contract.Template) (findings contract.Findings) {
 	seen := map[object.Identity]bool{}
 	for _, o := range t.Objects {
 		if id := o.Identity(); seen[id] && o.Name != "" {
-			findings = append(findings, o.Finding("the template already has the object"))
+			findings = append(findings, o.Finding("the template already has the object")...)
 		}
 		seen[o.Identity()] = true
 		for value := range o.All() {
 			keys := map[string]bool{}
 			for key, field := range value.Fields() {
 				if keys[key] {
-					findings = append(findings, field.Finding("the field %s occurs twice", key))
+					findings = append(findings, field.Finding("the field %s occurs twice", key)...)
 				}
 				keys[key] = true
 			}
@@ -109,7 +109,7 @@ func checkTemplateUnique(t *contract.Template) (findings []contract.Finding) {
 var referenceFields = []string{"infrastructureRef", "controlPlaneRef", "configRef", "templateRef", "ref"}
 
 // checkReferences finds references to objects that neither the template nor a ClusterClass of the release has.
-func checkReferences(release *contract.ReleaseFiles, t *contract.Template) (findings []contract.Finding) {
+func checkReferences(release *contract.ReleaseFiles, t *contract.Template) (findings contract.Findings) {
 	objects := slices.Clone(t.Objects)
 	for _, other := range release.Templates {
 		if strings.HasPrefix(other.File, contract.ClusterClassFile) && other.File != t.File {
@@ -121,11 +121,11 @@ func checkReferences(release *contract.ReleaseFiles, t *contract.Template) (find
 			continue
 		}
 		if name := classNameOf(o); name.Exists() && !contract.IsUnknown(name.Text()) && classOf(release, o) == nil {
-			findings = append(findings, name.Finding("ClusterClass %s not found: clusterctl reads it from clusterclass-%s.yaml of the release", name.Text(), name.Text()))
+			findings = append(findings, name.Finding("ClusterClass %s not found: clusterctl reads it from clusterclass-%s.yaml of the release", name.Text(), name.Text())...)
 		}
 		for _, ref := range referencesIn(o) {
 			if missing := missingObject(ref, objects); missing != "" {
-				findings = append(findings, ref.Finding("%s", missing))
+				findings = append(findings, ref.Finding("%s", missing)...)
 			}
 		}
 	}
@@ -167,12 +167,12 @@ func isOfClusterAPI(o *contract.Object) bool {
 }
 
 // checkClusterNames compares the names of clusters in objects of Cluster API with the names of the Clusters.
-func checkClusterNames(t *contract.Template) []contract.Finding {
+func checkClusterNames(t *contract.Template) contract.Findings {
 	clusters := t.OfKind(schema.GroupKind{Group: contract.CoreGroup, Kind: "Cluster"})
 	if len(clusters) == 0 {
 		return nil
 	}
-	return each(t.Objects, func(o *contract.Object) (findings []contract.Finding) {
+	return each(t.Objects, func(o *contract.Object) (findings contract.Findings) {
 		if o.Kind.Group != contract.CoreGroup {
 			return nil
 		}
@@ -182,7 +182,7 @@ func checkClusterNames(t *contract.Template) []contract.Finding {
 		} {
 			isCluster := slices.ContainsFunc(clusters, func(c *contract.Object) bool { return canEqual(c.Name, name.Text()) })
 			if name.Text() != "" && !isCluster {
-				findings = append(findings, name.Finding("Cluster %s not found in the template", name.Text()))
+				findings = append(findings, name.Finding("Cluster %s not found in the template", name.Text())...)
 			}
 		}
 		return findings

@@ -17,9 +17,9 @@ var contractRules = []contract.Rule{{
 	Source:   forInfraCluster("All resources: scope"),
 	Why:      "Cluster API finds the objects of a Cluster only in the namespace of the Cluster.",
 	Fix:      "Set spec.scope to Namespaced.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
+	Check: eachWithRole(func(d *contract.Definition) contract.Findings {
 		if scope := d.At("spec", "scope"); scope.Text() != "Namespaced" {
-			return []contract.Finding{scope.Finding("the scope is %q", scope.Text())}
+			return scope.Finding("the scope is %q", scope.Text())
 		}
 		return nil
 	}),
@@ -106,11 +106,11 @@ var contractRules = []contract.Rule{{
 	Source:   contractOverview,
 	Why:      "Support of the contract v1beta1 is temporary; its removal is announced for April 2027.",
 	Fix:      "Implement the contract v1beta2 and label the CRD with cluster.x-k8s.io/v1beta2: <versions>.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
+	Check: eachWithRole(func(d *contract.Definition) contract.Findings {
 		if d.Contract != "v1beta1" {
 			return nil
 		}
-		return []contract.Finding{contract.LabelOf(d.Object, d.Contract).Finding("the newest contract is %s", d.Contract)}
+		return contract.LabelOf(d.Object, d.Contract).Finding("the newest contract is %s", d.Contract)
 	}),
 }, {
 	ID:       "contract/label-consistent",
@@ -121,7 +121,7 @@ var contractRules = []contract.Rule{{
 	Check:    checkSameContract,
 }}
 
-func checkLabelFormat(crd *contract.Definition) (findings []contract.Finding) {
+func checkLabelFormat(crd *contract.Definition) (findings contract.Findings) {
 	for _, label := range contracts {
 		versions := contract.LabelOf(crd.Object, label)
 		if !versions.Exists() {
@@ -129,32 +129,32 @@ func checkLabelFormat(crd *contract.Definition) (findings []contract.Finding) {
 		}
 		for name := range strings.SplitSeq(versions.Text(), "_") {
 			if !capicontract.IsVersion(name) {
-				findings = append(findings, versions.Finding("invalid version %q: want a form such as v1beta1", name))
+				findings = append(findings, versions.Finding("invalid version %q: want a form such as v1beta1", name)...)
 			}
 		}
 	}
 	return findings
 }
 
-func checkChosen(crd *contract.Definition) []contract.Finding {
+func checkChosen(crd *contract.Definition) contract.Findings {
 	if !capicontract.IsVersion(crd.Version) || contract.ServesVersion(crd.Object, crd.Version) {
 		return nil
 	}
-	return []contract.Finding{contract.LabelOf(crd.Object, crd.Contract).Finding("version %s, which Cluster API uses, is not served; served: %s", crd.Version, contract.ServedVersions(crd.Object))}
+	return contract.LabelOf(crd.Object, crd.Contract).Finding("version %s, which Cluster API uses, is not served; served: %s", crd.Version, contract.ServedVersions(crd.Object))
 }
 
-func checkOtherVersions(crd *contract.Definition) []contract.Finding {
+func checkOtherVersions(crd *contract.Definition) contract.Findings {
 	return checkLabelVersions(crd, crd.Version)
 }
 
 // checkLabelVersions checks the versions of all labels, except the version that has its own rule.
-func checkLabelVersions(crd *contract.Definition, but string) (findings []contract.Finding) {
+func checkLabelVersions(crd *contract.Definition, but string) (findings contract.Findings) {
 	for _, label := range contracts {
 		versions := contract.LabelOf(crd.Object, label)
 		for name := range strings.SplitSeq(versions.Text(), "_") {
 			hasOwnRule := label == crd.Contract && name == but
 			if capicontract.IsVersion(name) && !hasOwnRule && !contract.ServesVersion(crd.Object, name) {
-				findings = append(findings, versions.Finding("version %s is not served", name))
+				findings = append(findings, versions.Finding("version %s is not served", name)...)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func checkLabelVersions(crd *contract.Definition, but string) (findings []contra
 }
 
 // checkSameContract compares with the contract of the first kind.
-func checkSameContract(b *contract.Bundle) (findings []contract.Finding) {
+func checkSameContract(b *contract.Bundle) (findings contract.Findings) {
 	first := ""
 	for _, d := range b.Definitions.WithRole() {
 		switch {
@@ -170,18 +170,18 @@ func checkSameContract(b *contract.Bundle) (findings []contract.Finding) {
 		case first == "":
 			first = d.Contract
 		case d.Contract != first:
-			findings = append(findings, contract.LabelOf(d.Object, d.Contract).Finding("the contract is %s, but %s for earlier kinds", d.Contract, first))
+			findings = append(findings, contract.LabelOf(d.Object, d.Contract).Finding("the contract is %s, but %s for earlier kinds", d.Contract, first)...)
 		}
 	}
 	return findings
 }
 
-func checkLabelPresent(crd *contract.Definition) []contract.Finding {
+func checkLabelPresent(crd *contract.Definition) contract.Findings {
 	if crd.Contract != "" {
 		return nil
 	}
 	names := capicontract.LabelPrefix + strings.Join(contracts, " nor "+capicontract.LabelPrefix)
-	return []contract.Finding{crd.At("metadata", "labels").Finding("found neither the label %s", names)}
+	return crd.At("metadata", "labels").Finding("found neither the label %s", names)
 }
 
 // knownGroups are the groups that Cluster API's own role includes.
@@ -198,7 +198,7 @@ var rolesOf = map[extractor.ProviderType][]contract.Role{
 }
 
 // checkKindsPresent finds no error in a provider that clusterctl installs, such as a simulator without kinds with a contract.
-func checkKindsPresent(b *contract.Bundle) (findings []contract.Finding) {
+func checkKindsPresent(b *contract.Bundle) (findings contract.Findings) {
 	for _, role := range rolesOf[b.Metadata.ProviderType] {
 		if len(b.Definitions.Of(role)) == 0 {
 			findings = append(findings, metadataFinding("providerType", "no kind of the provider has the role %s", role)...)
@@ -207,17 +207,17 @@ func checkKindsPresent(b *contract.Bundle) (findings []contract.Finding) {
 	return findings
 }
 
-func checkTemplatesPresent(b *contract.Bundle) (findings []contract.Finding) {
+func checkTemplatesPresent(b *contract.Bundle) (findings contract.Findings) {
 	for _, role := range []contract.Role{contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig} {
 		kinds := b.Definitions.Of(role)
-		var missing []contract.Finding
+		var missing contract.Findings
 		for _, d := range kinds {
 			if b.Definitions.Kind(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") { // the machines of a pool need none
-				missing = append(missing, d.At("spec", "names", "kind").Finding("CRD of %sTemplate not found", d.DefinedKind))
+				missing = append(missing, d.At("spec", "names", "kind").Finding("CRD of %sTemplate not found", d.DefinedKind)...)
 			}
 		}
 		if len(missing) > 0 && len(missing) == len(kinds) && (role == contract.InfraMachine || role == contract.BootstrapConfig) {
-			missing = allAs(contract.Error, missing[:1])
+			missing = missing[:1].As(contract.Error)
 		}
 		findings = append(findings, missing...)
 	}

@@ -18,7 +18,7 @@ var crdRules = []contract.Rule{{
 	Source:   kubernetes("Specifying a structural schema", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
 	Why:      "The API server rejects a CRD whose schema is not structural, whose defaults are invalid, or whose CEL rules do not compile or exceed the cost limit. This rule runs the validation code of the API server.",
 	Fix:      "Correct the Go type and its markers, and regenerate the CRD.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		return slices.Concat(parallel.Map(b.Definitions, checkValid)...)
 	},
 }, {
@@ -34,12 +34,12 @@ var crdRules = []contract.Rule{{
 	Source:   forInfraCluster("InfraClusterList, InfraClusterTemplateList resources"),
 	Why:      "Cluster API lists objects by the kind <kind>List.",
 	Fix:      "Set spec.names.listKind to <kind>List, or remove the field.",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) contract.Findings {
 		list := d.At("spec", "names", "listKind")
 		if list.Text() == "" || list.Text() == d.DefinedKind+"List" {
 			return nil
 		}
-		return []contract.Finding{list.Finding("the kind of lists is %s, not %sList", list.Text(), d.DefinedKind)}
+		return list.Finding("the kind of lists is %s, not %sList", list.Text(), d.DefinedKind)
 	}),
 }, {
 	ID:       "crd/status-subresource",
@@ -54,9 +54,9 @@ var crdRules = []contract.Rule{{
 	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
 	Why:      "Without a served version users cannot create objects of the kind.",
 	Fix:      "Serve a version.",
-	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) contract.Findings {
 		if versions := d.At("spec", "versions"); versions.Length() > 0 && contract.ServedVersions(d.Object) == "" {
-			return []contract.Finding{versions.Finding("no version is served")}
+			return versions.Finding("no version is served")
 		}
 		return nil
 	}),
@@ -66,10 +66,10 @@ var crdRules = []contract.Rule{{
 	Source:   resourceVersions,
 	Why:      "A schema that preserves unknown fields at its root, in spec or in status accepts misspelled fields, and does not show whether the kind implements its contract.",
 	Fix:      "Declare the fields of spec and status.",
-	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
+	Check: eachWithRole(func(d *contract.Definition) contract.Findings {
 		for _, part := range []contract.Value{d.Schema, d.Schema.At("properties", "spec"), d.Schema.At("properties", "status")} {
 			if open := part.At("x-kubernetes-preserve-unknown-fields"); open.Text() == "true" {
-				return []contract.Finding{open.Finding("the schema of version %s accepts unknown fields at its root, in spec or in status", d.Version)}
+				return open.Finding("the schema of version %s accepts unknown fields at its root, in spec or in status", d.Version)
 			}
 		}
 		return nil
@@ -83,12 +83,12 @@ var crdRules = []contract.Rule{{
 	Check:    eachDefinition(allDefinitions, checkConversion),
 }}
 
-func checkStatusSubresource(d *contract.Definition) (findings []contract.Finding) {
+func checkStatusSubresource(d *contract.Definition) (findings contract.Findings) {
 	for _, version := range d.At("spec", "versions").Items() {
 		status, _ := contract.SchemaField(version.At("schema", "openAPIV3Schema"), "status")
 		subresource := version.At("subresources", "status")
 		if version.At("served").Text() == "true" && status.Exists() && subresource.Node == nil {
-			findings = append(findings, subresource.Finding("version %s has a status without the subresource", version.At("name").Text()))
+			findings = append(findings, subresource.Finding("version %s has a status without the subresource", version.At("name").Text())...)
 		}
 	}
 	return findings
@@ -96,7 +96,7 @@ func checkStatusSubresource(d *contract.Definition) (findings []contract.Finding
 
 // checkConversion compares the fields at the top of spec and status of the served versions: incompatible versions
 // usually differ there.
-func checkConversion(d *contract.Definition) []contract.Finding {
+func checkConversion(d *contract.Definition) contract.Findings {
 	strategy := d.At("spec", "conversion", "strategy")
 	if strategy.Text() == "Webhook" {
 		return nil
@@ -109,7 +109,7 @@ func checkConversion(d *contract.Definition) []contract.Finding {
 		case first == "":
 			first = fields
 		case fields != first:
-			return []contract.Finding{strategy.Finding("versions with different fields (%s) are not converted by a webhook", contract.ServedVersions(d.Object))}
+			return strategy.Finding("versions with different fields (%s) are not converted by a webhook", contract.ServedVersions(d.Object))
 		}
 	}
 	return nil
@@ -128,10 +128,10 @@ func topFields(schema contract.Value) string {
 }
 
 // checkCalculatedName derives the plural as Cluster API does.
-func checkCalculatedName(d *contract.Definition) []contract.Finding {
+func checkCalculatedName(d *contract.Definition) contract.Findings {
 	plural := flect.Pluralize(strings.ToLower(d.DefinedKind))
 	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.DefinedKind != "" {
-		return []contract.Finding{written.Finding("Cluster API expects the name %s.%s", plural, d.Group)}
+		return written.Finding("Cluster API expects the name %s.%s", plural, d.Group)
 	}
 	return nil
 }

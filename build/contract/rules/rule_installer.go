@@ -28,8 +28,8 @@ var installerRules = []contract.Rule{{
 	Source:   ours("Images"),
 	Why:      "The installer replaces only the placeholder imageName, by the image of the bundle. Every other image must be named by digest, because a release consists of exact images.",
 	Fix:      "Name the image by digest (<repository>@sha256:<digest>), or by imageName if it is the provider's own. \"capi-manifests generate --image old=new\" does it.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return eachContainer(func(container contract.Value) []contract.Finding { return checkPinned(container, b.Metadata.ImageName) })(b)
+	Check: func(b *contract.Bundle) contract.Findings {
+		return eachContainer(func(container contract.Value) contract.Findings { return checkPinned(container, b.Metadata.ImageName) })(b)
 	},
 }, {
 	ID:       "installer/target-namespace",
@@ -38,9 +38,9 @@ var installerRules = []contract.Rule{{
 	Source:   ours("Objects"),
 	Why:      "Every provider is installed in " + v1alpha1.OpenShiftNamespaces.Operand + ", and in any Kubernetes cluster in " + v1alpha1.KubernetesNamespaces.Operand + ", the only namespace where the installer has permissions for namespaced objects. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return allAs(contract.Warning, each(b.Objects, checkTargetNamespace(b)))
+			return each(b.Objects, checkTargetNamespace(b)).As(contract.Warning)
 		}
 		return each(b.Objects, checkTargetNamespace(b))
 	},
@@ -67,9 +67,9 @@ var installerRules = []contract.Rule{{
 	Source:   ours("Objects"),
 	Why:      "cert-manager is not part of OpenShift: the certificate is not created, the CA is not injected, and webhooks fail. The service CA of OpenShift does both. In a bundle for any Kubernetes cluster the finding is a warning: the installer does both, and an administrator can install cert-manager.",
 	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and the objects that need the CA with service.beta.openshift.io/inject-cabundle, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + " and " + v1alpha1.InjectCABundleAnnotation + ". The transforms \"cert-manager-to-service-ca\" and \"cert-manager-to-installer-ca\" of \"capi-manifests generate\" do it.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return allAs(contract.Warning, each(b.Objects, checkCertManager))
+			return each(b.Objects, checkCertManager).As(contract.Warning)
 		}
 		return each(b.Objects, checkCertManager)
 	},
@@ -87,12 +87,12 @@ var installerRules = []contract.Rule{{
 	Source:   ours("Objects"),
 	Why:      "The installer waits for the replicas of a Deployment. With zero replicas the provider counts as installed, but nothing runs.",
 	Fix:      "Set spec.replicas to 1 or more, or remove it.",
-	Check: eachObject(func(o *contract.Object) []contract.Finding {
+	Check: eachObject(func(o *contract.Object) contract.Findings {
 		replicas := o.At("spec", "replicas")
 		if o.Kind != object.Deployment || replicas.Text() != "0" {
 			return nil
 		}
-		return []contract.Finding{replicas.Finding("replicas is 0")}
+		return replicas.Finding("replicas is 0")
 	}),
 }, {
 	ID:        "installer/protect-infracluster",
@@ -105,7 +105,7 @@ var installerRules = []contract.Rule{{
 	Check:     checkProtection,
 }}
 
-func checkNamesUnique(b *contract.Bundle) (findings []contract.Finding) {
+func checkNamesUnique(b *contract.Bundle) (findings contract.Findings) {
 	taken := map[string]*contract.Definition{}
 	for _, d := range b.Definitions {
 		names := []contract.Value{d.At("spec", "names", "plural"), d.At("spec", "names", "singular")}
@@ -116,7 +116,7 @@ func checkNamesUnique(b *contract.Bundle) (findings []contract.Finding) {
 			key := d.Group + "/" + name.Text()
 			other, found := taken[key]
 			if found && other != d && name.Text() != "" {
-				findings = append(findings, name.Finding("%s already has the name %s", other.Name, name.Text()))
+				findings = append(findings, name.Finding("%s already has the name %s", other.Name, name.Text())...)
 			}
 			taken[key] = d
 		}
@@ -124,7 +124,7 @@ func checkNamesUnique(b *contract.Bundle) (findings []contract.Finding) {
 	return findings
 }
 
-func checkPinned(container contract.Value, placeholder string) []contract.Finding {
+func checkPinned(container contract.Value, placeholder string) contract.Findings {
 	image := container.At("image")
 	switch text := image.Text(); {
 	case text == "": // reported by another rule
@@ -132,38 +132,30 @@ func checkPinned(container contract.Value, placeholder string) []contract.Findin
 	case text == placeholder, object.IsPinned(text), contract.HasVariable(text):
 		return nil
 	default:
-		return []contract.Finding{image.Finding("%s: image %s is neither by digest nor the placeholder %q", contract.NameOf(container), text, placeholder)}
+		return image.Finding("%s: image %s is neither by digest nor the placeholder %q", contract.NameOf(container), text, placeholder)
 	}
 }
 
-func checkTargetNamespace(b *contract.Bundle) func(*contract.Object) []contract.Finding {
+func checkTargetNamespace(b *contract.Bundle) func(*contract.Object) contract.Findings {
 	want := b.Metadata.ClusterProfile.Namespaces().Operand
-	return func(o *contract.Object) []contract.Finding {
+	return func(o *contract.Object) contract.Findings {
 		namespace := o.At("metadata", "namespace")
 		if !contract.Installable[o.Kind] || o.Namespace == want {
 			return nil
 		}
 		if o.Namespace == "" {
-			return []contract.Finding{namespace.Finding("the namespace is missing: want %s", want)}
+			return namespace.Finding("the namespace is missing: want %s", want)
 		}
-		return []contract.Finding{namespace.Finding("the namespace is %s, not %s", o.Namespace, want)}
+		return namespace.Finding("the namespace is %s, not %s", o.Namespace, want)
 	}
 }
 
-// allAs sets the severity of findings; it overrides the rule's.
-func allAs(severity contract.Severity, findings []contract.Finding) []contract.Finding {
-	for i := range findings {
-		findings[i].Severity = severity
-	}
-	return findings
-}
-
-func checkProtection(b *contract.Bundle) (findings []contract.Finding) {
+func checkProtection(b *contract.Bundle) (findings contract.Findings) {
 	for _, d := range b.Definitions {
 		if d.Role != contract.InfraCluster || d.Template || protects(b, d) {
 			continue
 		}
-		findings = append(findings, d.At("spec", "names", "kind").Finding("no admission policy denies the deletion of the cluster's own %s", d.DefinedKind))
+		findings = append(findings, d.At("spec", "names", "kind").Finding("no admission policy denies the deletion of the cluster's own %s", d.DefinedKind)...)
 	}
 	return findings
 }
@@ -176,23 +168,23 @@ func protects(b *contract.Bundle, d *contract.Definition) bool {
 	})
 }
 
-func checkCertManager(o *contract.Object) (findings []contract.Finding) {
+func checkCertManager(o *contract.Object) (findings contract.Findings) {
 	if o.Kind.Group == object.CertManagerGroup {
-		findings = append(findings, o.Finding("the kind %s requires cert-manager", o.Kind.Kind))
+		findings = append(findings, o.Finding("the kind %s requires cert-manager", o.Kind.Kind)...)
 	}
 	for _, name := range object.CertManagerInjectCAs() {
 		if annotation := o.At("metadata", "annotations", name); annotation.Exists() {
-			findings = append(findings, annotation.Finding("the annotation requires cert-manager"))
+			findings = append(findings, annotation.Finding("the annotation requires cert-manager")...)
 		}
 	}
 	return findings
 }
 
 // forbidKind returns a check that a bundle has no object of a kind.
-func forbidKind(kind schema.GroupKind, message string) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func forbidKind(kind schema.GroupKind, message string) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, o := range b.OfKind(kind) {
-			findings = append(findings, o.Finding("%s", message))
+			findings = append(findings, o.Finding("%s", message)...)
 		}
 		return findings
 	}

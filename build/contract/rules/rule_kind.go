@@ -17,12 +17,12 @@ var kindRules = []contract.Rule{{
 	Source:   forInfraCluster("InfraCluster: failure domains"),
 	Why:      "Every writer replaces a list without a key as a whole, and the list can contain a failure domain twice.",
 	Fix:      "Set x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [name].",
-	Check: newInfraCluster.whenThere("status.failureDomains", func(d *contract.Definition) []contract.Finding {
+	Check: newInfraCluster.whenThere("status.failureDomains", func(d *contract.Definition) contract.Findings {
 		list, _ := contract.SchemaField(d.Schema, "status.failureDomains")
 		if contract.SchemaType(list) != contract.TypeArray || contract.Contains(list.At("x-kubernetes-list-map-keys"), "name") {
 			return nil
 		}
-		return []contract.Finding{list.Finding("status.failureDomains in version %s is not a list map with the key name", d.Version)}
+		return list.Finding("status.failureDomains in version %s is not a list map with the key name", d.Version)
 	}),
 }, {
 	ID:       "infra-machine/address-types",
@@ -44,15 +44,15 @@ var kindRules = []contract.Rule{{
 	Source:   forInfraMachinePool("MachinePoolMachines support"),
 	Why:      "Cluster API lists the machines of a pool in the pool's own group and version. Without a kind of machines there, it finds no machines.",
 	Fix:      "Serve the CRD of the machines in the version of the pool.",
-	Check: func(b *contract.Bundle) []contract.Finding {
-		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *contract.Definition) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
+		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *contract.Definition) contract.Findings {
 			if slices.ContainsFunc(b.Definitions.Of(contract.InfraMachine), func(m *contract.Definition) bool {
 				return m.Group == d.Group && contract.ServesVersion(m.Object, d.Version)
 			}) {
 				return nil
 			}
 			kind, _ := contract.SchemaField(d.Schema, "status.infrastructureMachineKind")
-			return []contract.Finding{kind.Finding("no kind of machines is served in %s/%s", d.Group, d.Version)}
+			return kind.Finding("no kind of machines is served in %s/%s", d.Group, d.Version)
 		})(b)
 	},
 }, {
@@ -61,7 +61,7 @@ var kindRules = []contract.Rule{{
 	Source:   forControlPlane("ControlPlane: version"),
 	Why:      "A control plane with spec.version reports its version in status.version. Without it the MachineSets of the Cluster create no Machines, and workers are not upgraded.",
 	Fix:      "Add the string status.version; under the contract v1beta2, status.versions, a list of version and replicas, can take its place.",
-	Check: aControlPlane.whenThere("spec.version", func(d *contract.Definition) []contract.Finding {
+	Check: aControlPlane.whenThere("spec.version", func(d *contract.Definition) contract.Findings {
 		if d.Contract == "v1beta2" && d.HasField("status.versions") {
 			if list, _ := contract.SchemaField(d.Schema, "status.versions"); contract.SchemaType(list) != contract.TypeArray {
 				return nil // reported by another rule
@@ -83,7 +83,7 @@ var kindRules = []contract.Rule{{
 	Source:   forControlPlane("Cluster kubeconfig management"),
 	Why:      "A control plane provider creates the Secret with the kubeconfig of the cluster.",
 	Fix:      "Grant create and update or patch of secrets.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if len(b.Definitions.Of(contract.ControlPlane)) == 0 {
 			return nil
 		}
@@ -95,7 +95,7 @@ var kindRules = []contract.Rule{{
 	Source:   forIPAM("Behavior"),
 	Why:      "The provider watches IPAddressClaims and answers each with an IPAddress. It needs the permissions.",
 	Fix:      "Grant get, list and watch of ipaddressclaims, patch or update of ipaddressclaims/status, and get, list, watch, create and delete of ipaddresses in ipam.cluster.x-k8s.io.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if b.Metadata.ProviderType != extractor.IPAM {
 			return nil
 		}
@@ -107,7 +107,7 @@ var kindRules = []contract.Rule{{
 
 var addressTypes = []string{"Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"}
 
-func checkAddressTypes(d *contract.Definition) []contract.Finding {
+func checkAddressTypes(d *contract.Definition) contract.Findings {
 	kind, _ := contract.SchemaField(d.Schema, "status.addresses[].type")
 	allowed := kind.At("enum")
 	if allowed.Length() == 0 {
@@ -115,13 +115,13 @@ func checkAddressTypes(d *contract.Definition) []contract.Finding {
 	}
 	for _, name := range addressTypes {
 		if !contract.Contains(allowed, name) {
-			return []contract.Finding{allowed.Finding("the schema of version %[2]s does not allow the type %[1]s", name, d.Version)}
+			return allowed.Finding("the schema of version %[2]s does not allow the type %[1]s", name, d.Version)
 		}
 	}
 	return nil
 }
 
-func checkCapacity(d *contract.Definition) (findings []contract.Finding) {
+func checkCapacity(d *contract.Definition) (findings contract.Findings) {
 	if d.Role != contract.InfraMachine {
 		return nil
 	}
@@ -133,18 +133,18 @@ func checkCapacity(d *contract.Definition) (findings []contract.Finding) {
 	}
 	subresource := contract.VersionOf(d.Object, d.Version).At("subresources", "status")
 	if capacity, _ := contract.SchemaField(d.Schema, "status.capacity"); capacity.Exists() && subresource.Node == nil {
-		findings = append(findings, subresource.Finding("version %s has status.capacity without the subresource", d.Version).As(contract.Warning)) // all but the optional feature works
+		findings = append(findings, subresource.Finding("version %s has status.capacity without the subresource", d.Version).As(contract.Warning)...) // all but the optional feature works
 	}
 	return findings
 }
 
-func checkScale(d *contract.Definition) []contract.Finding {
+func checkScale(d *contract.Definition) contract.Findings {
 	scale := contract.VersionOf(d.Object, d.Version).At("subresources", "scale")
 	for field, path := range map[string]string{
 		"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector",
 	} {
 		if scale.At(field).Text() != path {
-			return []contract.Finding{scale.Finding("version %s has spec.replicas, but no complete scale subresource", d.Version)}
+			return scale.Finding("version %s has spec.replicas, but no complete scale subresource", d.Version)
 		}
 	}
 	return nil
@@ -165,8 +165,8 @@ type subject struct {
 }
 
 // whenThere limits a rule about other fields to kinds whose fields are known, and that have a field.
-func (s subject) whenThere(field string, check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return eachDefinition(func(all contract.Definitions) contract.Definitions { return all.Of(s.role) }, func(d *contract.Definition) []contract.Finding {
+func (s subject) whenThere(field string, check func(*contract.Definition) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return eachDefinition(func(all contract.Definitions) contract.Definitions { return all.Of(s.role) }, func(d *contract.Definition) contract.Findings {
 		if !d.Schema.Exists() || s.contract != "" && s.contract != d.Contract || !d.HasField(field) {
 			return nil
 		}

@@ -35,7 +35,7 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	Source:   clusterctl("Creating a provider repository on GitHub"),
 	Why:      "Tools and people compare versions; an invalid version cannot be compared.",
 	Fix:      "Write a semantic version with a leading v, such as v2.10.0.",
-	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
+	Check: ofProviders(func(b *contract.Bundle) contract.Findings {
 		if contract.IsProviderVersion(b.Metadata.ProviderVersion) {
 			return nil
 		}
@@ -47,7 +47,7 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	Source:   ours("Files"),
 	Why:      "The installer compares the platform with the platform of the cluster, case-sensitively. It never installs a provider with an unknown platform.",
 	Fix:      "Write the platform as the Infrastructure object of a cluster does, such as AWS, BareMetal or VSphere, or with the profile kubernetes any name, such as Docker; leave it out if the provider is for every platform.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		platform := b.Metadata.OCPPlatform
 		isOther := b.Metadata.ClusterProfile == extractor.Kubernetes && extractor.IsPlatformName(platform)
 		if platform == "" || isOther || slices.Contains(contract.Platforms, configv1.PlatformType(platform)) {
@@ -61,7 +61,7 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	Source:   ours("Files"),
 	Why:      "An infrastructure provider without a platform is installed on every cluster, on every cloud.",
 	Fix:      "Name the platform that the provider is for.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if b.Metadata.ProviderType != extractor.Infrastructure || b.Metadata.OCPPlatform != "" {
 			return nil
 		}
@@ -73,7 +73,7 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	Source:   ours("Files"),
 	Why:      "The installer names the phases of a provider after it: <name> and <name>-crds. Both must be DNS labels.",
 	Fix:      "Use at most 58 lower case letters, digits and dashes, with a letter first, such as cluster-api-provider-aws.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		name := b.Metadata.ProviderName
 		if problems := validation.IsDNS1035Label(name + "-crds"); len(problems) > 0 {
 			return metadataFinding("providerName", "invalid name %q: %s", name, strings.Join(problems, "; "))
@@ -86,7 +86,7 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	Source:   clusterctl("Adding a provider to clusterctl"),
 	Why:      "Only the core provider has the name cluster-api. clusterctl rejects another type with this name, and core with another name.",
 	Fix:      "Name the core provider cluster-api, and others cluster-api-provider-<name>.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		isCore := b.Metadata.ProviderType == extractor.Core
 		if isCore == (b.Metadata.ProviderName == "cluster-api") || b.Metadata.ProviderType == "" {
 			return nil
@@ -95,7 +95,7 @@ var metadataRules = only(contract.FormBundle, []contract.Rule{{
 	},
 }})
 
-func checkImageNameOccurs(b *contract.Bundle) []contract.Finding {
+func checkImageNameOccurs(b *contract.Bundle) contract.Findings {
 	placeholder, runs := b.Metadata.ImageName, false
 	for _, o := range b.Objects {
 		for container := range contract.Containers(o) {
@@ -111,7 +111,7 @@ func checkImageNameOccurs(b *contract.Bundle) []contract.Finding {
 	return metadataFinding("imageName", "no container has the image %q with a registry", placeholder)
 }
 
-func checkLeftovers(b *contract.Bundle) (findings []contract.Finding) {
+func checkLeftovers(b *contract.Bundle) (findings contract.Findings) {
 	placeholder := b.Metadata.ImageName
 	if placeholder == "" {
 		return nil
@@ -119,7 +119,7 @@ func checkLeftovers(b *contract.Bundle) (findings []contract.Finding) {
 	for _, o := range b.Objects {
 		for value := range o.All() {
 			if object.MentionsImage(object.ReplaceTokens(value.Text(), placeholder, ""), placeholder) {
-				findings = append(findings, value.Finding("the placeholder %s is not replaced here", placeholder))
+				findings = append(findings, value.Finding("the placeholder %s is not replaced here", placeholder)...)
 			}
 		}
 	}

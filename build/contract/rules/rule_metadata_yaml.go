@@ -18,7 +18,7 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl reads the contract of a version from metadata.yaml, and installs nothing without it.",
 	Fix:      "Put metadata.yaml beside the components; \"capi-manifests generate --clusterctl-dir\" writes one.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if _, found := b.Release.Files[contract.ReleaseMetadata]; found {
 			return nil
 		}
@@ -30,7 +30,7 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl fails at a file that is not a YAML object.",
 	Fix:      "Correct the file at or before the line of the finding.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		text, found := b.Release.Files[contract.ReleaseMetadata]
 		if found && b.Release.Metadata == nil && len(b.Release.Unreadable) == 0 {
 			return releaseFinding(contract.ReleaseMetadata, fmt.Sprintf("no YAML object in the %d bytes of the file", len(text)))
@@ -43,9 +43,9 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl rejects metadata of another version.",
 	Fix:      "Set apiVersion to " + capicontract.MetadataVersion + ".",
-	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) []contract.Finding {
+	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) contract.Findings {
 		if written := m.At("apiVersion"); written.Text() != capicontract.MetadataVersion {
-			return []contract.Finding{written.Finding("the apiVersion is %q, not %s", written.Text(), capicontract.MetadataVersion)}
+			return written.Finding("the apiVersion is %q, not %s", written.Text(), capicontract.MetadataVersion)
 		}
 		return nil
 	}),
@@ -55,9 +55,9 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl rejects metadata of another kind.",
 	Fix:      "Set kind to Metadata.",
-	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) []contract.Finding {
+	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) contract.Findings {
 		if kind := m.At("kind"); kind.Text() != "Metadata" && kind.Text() != "" {
-			return []contract.Finding{kind.Finding("the kind is %q, not Metadata", kind.Text())}
+			return kind.Finding("the kind is %q, not Metadata", kind.Text())
 		}
 		return nil
 	}),
@@ -67,9 +67,9 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Validation Rules"),
 	Why:      "The kind must be Metadata. clusterctl still accepts old files without a kind.",
 	Fix:      "Set kind to Metadata.",
-	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) []contract.Finding {
+	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) contract.Findings {
 		if kind := m.At("kind"); kind.Text() == "" {
-			return []contract.Finding{kind.Finding("the kind is missing")}
+			return kind.Finding("the kind is missing")
 		}
 		return nil
 	}),
@@ -79,7 +79,7 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl finds the contract of a version by its series, major.minor, and uses the first of two equal series. It rejects a file without a series or with an invalid number.",
 	Fix:      "List each series once, as \"- {major: 1, minor: 2, contract: v1beta2}\".",
-	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) []contract.Finding {
+	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) contract.Findings {
 		return checkReleaseSeries(m.At("releaseSeries"))
 	}),
 }, {
@@ -88,13 +88,13 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl does not install a version without a series, because its contract is unknown.",
 	Fix:      "Add the series of the version to releaseSeries; it is often forgotten for a new minor version.",
-	Check: eachReleaseMetadata(func(b *contract.Bundle, m *contract.Object) []contract.Finding {
+	Check: eachReleaseMetadata(func(b *contract.Bundle, m *contract.Object) contract.Findings {
 		series := m.At("releaseSeries")
 		own, known := seriesOf(b.Release.Version)
 		if !known || series.Length() == 0 || slices.ContainsFunc(readSeries(series), func(s releaseSeries) bool { return s.Series == own.Series }) {
 			return nil
 		}
-		return []contract.Finding{series.Finding("release series %s not found; add \"- {major: %d, minor: %d, contract: %s}\"", own, own.Major, own.Minor, newestContract(b))}
+		return series.Finding("release series %s not found; add \"- {major: %d, minor: %d, contract: %s}\"", own, own.Major, own.Minor, newestContract(b))
 	}),
 }, {
 	ID:       "metadata-yaml/contract-compatible",
@@ -102,12 +102,12 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl only installs providers of a contract that the core provider is compatible with: " + strings.Join(contracts, ", and temporarily ") + ".",
 	Fix:      "Set the contract of the release. clusterctl does not install older contracts.",
-	Check: eachReleaseMetadata(func(b *contract.Bundle, m *contract.Object) []contract.Finding {
+	Check: eachReleaseMetadata(func(b *contract.Bundle, m *contract.Object) contract.Findings {
 		own := ownSeries(b.Release, m)
 		if own == nil || slices.Contains(contracts, own.contract.Text()) || !slices.Contains(everyContract, own.contract.Text()) {
 			return nil
 		}
-		return []contract.Finding{own.contract.Finding("release series %s has the contract %s", own, own.contract.Text())}
+		return own.contract.Finding("release series %s has the contract %s", own, own.contract.Text())
 	}),
 }, {
 	ID:       "metadata-yaml/contract-matches-labels",
@@ -122,8 +122,8 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 var everyContract = capicontract.Known()
 
 // eachReleaseMetadata returns a check of a valid metadata.yaml.
-func eachReleaseMetadata(check func(b *contract.Bundle, m *contract.Object) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
+func eachReleaseMetadata(check func(b *contract.Bundle, m *contract.Object) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) contract.Findings {
 		if b.Release.Metadata == nil {
 			return nil // reported by another rule
 		}
@@ -166,20 +166,20 @@ func ownSeries(r *contract.ReleaseFiles, m *contract.Object) *releaseSeries {
 	return found
 }
 
-func checkReleaseSeries(list contract.Value) (findings []contract.Finding) {
+func checkReleaseSeries(list contract.Value) (findings contract.Findings) {
 	if list.Length() == 0 {
-		return []contract.Finding{list.Finding("release series not found")}
+		return list.Finding("release series not found")
 	}
 	for _, entry := range list.Items() {
 		findings = append(findings, checkNumbers(entry)...)
 		if contract := entry.At("contract"); !slices.Contains(everyContract, contract.Text()) {
-			findings = append(findings, contract.Finding("unknown contract %q: want one of %s", contract.Text(), strings.Join(everyContract, ", ")))
+			findings = append(findings, contract.Finding("unknown contract %q: want one of %s", contract.Text(), strings.Join(everyContract, ", "))...)
 		}
 	}
 	first := map[string]releaseSeries{}
 	for _, series := range readSeries(list) {
 		if other, twice := first[series.String()]; twice {
-			findings = append(findings, series.contract.Finding("duplicate release series %s: already defined on line %d", series, other.contract.Line()))
+			findings = append(findings, series.contract.Finding("duplicate release series %s: already defined on line %d", series, other.contract.Line())...)
 			continue
 		}
 		first[series.String()] = series
@@ -187,10 +187,10 @@ func checkReleaseSeries(list contract.Value) (findings []contract.Finding) {
 	return findings
 }
 
-func checkNumbers(entry contract.Value) (findings []contract.Finding) {
+func checkNumbers(entry contract.Value) (findings contract.Findings) {
 	for _, name := range []string{"major", "minor"} {
 		if _, is := numberOf(entry.At(name)); !is {
-			findings = append(findings, entry.At(name).Finding("invalid %s: want a whole number", name))
+			findings = append(findings, entry.At(name).Finding("invalid %s: want a whole number", name)...)
 		}
 	}
 	return findings
@@ -198,16 +198,16 @@ func checkNumbers(entry contract.Value) (findings []contract.Finding) {
 
 // checkLabelledContract compares the series with all CRDs that have contract labels: Cluster API reads each by its
 // newest contract.
-func checkLabelledContract(b *contract.Bundle, m *contract.Object) []contract.Finding {
+func checkLabelledContract(b *contract.Bundle, m *contract.Object) contract.Findings {
 	own, labelled := ownSeries(b.Release, m), labelledContracts(b)
 	if own == nil || !slices.Contains(everyContract, own.contract.Text()) || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
 		return nil
 	}
 	finding := own.contract.Finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))
 	if slices.Contains(labelled, own.contract.Text()) {
-		finding.Severity = contract.Warning // some of the CRDs have the contract
+		return finding.As(contract.Warning) // some of the CRDs have the contract
 	}
-	return []contract.Finding{finding}
+	return finding
 }
 
 // labelledContracts returns the contracts of the CRDs by their labels, oldest first, also those that Cluster API no longer

@@ -18,7 +18,7 @@ var rbacRules = []contract.Rule{{
 	Source:   forInfraCluster("RBAC"),
 	Why:      "Cluster API's own role does not include this group. Without an aggregated ClusterRole, Cluster API cannot read or create the objects.",
 	Fix:      "Add a ClusterRole with the label " + aggregateToManager + ": \"true\" that grants create, delete, get, list, patch, update and watch of the resource.",
-	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
+	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) contract.Findings {
 		return aggregated(b, d, aggregateToManager, permissionFor(d))
 	}),
 }, {
@@ -34,7 +34,7 @@ var rbacRules = []contract.Rule{{
 	Source:   forInfraCluster("RBAC"),
 	Why:      "The provider's controller watches its own kinds and writes their status. Without these permissions it fails at start or at the first object.",
 	Fix:      "Grant get, list, watch and update or patch of the resource, and update or patch of its status, to the controller's service account.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) (findings contract.Findings) {
 		if len(b.OfKind(object.Deployment)) == 0 {
 			return nil
 		}
@@ -45,7 +45,7 @@ var rbacRules = []contract.Rule{{
 				contract.Need(lowerPlural(d)+"/status", "update|patch"),
 			} {
 				if verb, lacks := b.Grants.Lacks(d.Group, wanted); lacks {
-					findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s%s", verb, wanted.Resource, cause))
+					findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s%s", verb, wanted.Resource, cause)...)
 				}
 			}
 		}
@@ -67,12 +67,12 @@ var rbacRules = []contract.Rule{{
 	Source:   kubernetes("Least privilege", goodPractices),
 	Why:      "Every user, or every service account of the cluster, has the permissions of the role.",
 	Fix:      "Bind the role to the ServiceAccount of the provider.",
-	Check: eachSubject(func(subject contract.Value) []contract.Finding {
+	Check: eachSubject(func(subject contract.Value) contract.Findings {
 		name := subject.At("name")
 		if kind := subject.At("kind").Text(); kind == "ServiceAccount" || !slices.Contains(allUsers, name.Text()) {
 			return nil
 		}
-		return []contract.Finding{name.Finding("the role is granted to %s", name.Text())}
+		return name.Finding("the role is granted to %s", name.Text())
 	}),
 }, {
 	ID:       "rbac/read-clusters",
@@ -80,13 +80,13 @@ var rbacRules = []contract.Rule{{
 	Source:   forInfraCluster("RBAC"),
 	Why:      "A provider's controller reads paused and the address of the API server from the Cluster of its objects.",
 	Fix:      "Grant get, list and watch of clusters in cluster.x-k8s.io.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: func(b *contract.Bundle) contract.Findings {
 		if len(notTemplates(b.Definitions)) == 0 {
 			return nil
 		}
 		findings := b.Grants.Lacking(b, "cluster.x-k8s.io", contract.Need("clusters", "get", "list", "watch"))
 		if b.Metadata.ProviderType == extractor.Infrastructure {
-			return allAs(contract.Error, findings) // every infrastructure controller reads the Cluster first
+			return findings.As(contract.Error) // every infrastructure controller reads the Cluster first
 		}
 		return findings
 	},
@@ -103,10 +103,10 @@ var rbacRules = []contract.Rule{{
 	Source:   kubernetes("Least privilege", goodPractices),
 	Why:      "An attacker in a pod with cluster-admin controls the whole cluster.",
 	Fix:      "Grant the permissions that the provider needs in its own ClusterRole.",
-	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+	Check: func(b *contract.Bundle) (findings contract.Findings) {
 		for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
 			if name := binding.At("roleRef", "name"); name.Text() == "cluster-admin" {
-				findings = append(findings, name.Finding("cluster-admin is granted"))
+				findings = append(findings, name.Finding("cluster-admin is granted")...)
 			}
 		}
 		return findings
@@ -117,9 +117,9 @@ var rbacRules = []contract.Rule{{
 	Source:   kubernetes("Least privilege", goodPractices),
 	Why:      "A rule with * for groups, resources and verbs equals cluster-admin, including kinds that are installed later.",
 	Fix:      "Name the groups, resources and verbs.",
-	Check: eachRoleRule(func(rule contract.Value) []contract.Finding {
+	Check: eachRoleRule(func(rule contract.Value) contract.Findings {
 		if contract.Contains(rule.At("apiGroups"), "*") && contract.Contains(rule.At("resources"), "*") && contract.Contains(rule.At("verbs"), "*") {
-			return []contract.Finding{rule.Finding("the rule allows everything")}
+			return rule.Finding("the rule allows everything")
 		}
 		return nil
 	}),
@@ -129,10 +129,10 @@ var rbacRules = []contract.Rule{{
 	Source:   kubernetes("Privilege escalation risks", goodPractices),
 	Why:      "The verbs escalate, bind and impersonate let a subject extend its own permissions.",
 	Fix:      "Grant the permissions themselves.",
-	Check: eachRoleRule(func(rule contract.Value) (findings []contract.Finding) {
+	Check: eachRoleRule(func(rule contract.Value) (findings contract.Findings) {
 		for _, verb := range rule.At("verbs").Items() {
 			if slices.Contains([]string{"escalate", "bind", "impersonate"}, verb.Text()) {
-				findings = append(findings, verb.Finding("the rule allows the verb %s", verb.Text()))
+				findings = append(findings, verb.Finding("the rule allows the verb %s", verb.Text())...)
 			}
 		}
 		return findings
@@ -163,7 +163,7 @@ const (
 var allUsers = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:anonymous"}
 
 // checkOwnKinds reports kinds without a contract; rbac/own-types reports the others.
-func checkOwnKinds(b *contract.Bundle) (findings []contract.Finding) {
+func checkOwnKinds(b *contract.Bundle) (findings contract.Findings) {
 	if len(b.OfKind(object.Deployment)) == 0 || len(b.Grants) == 0 {
 		return nil
 	}
@@ -173,15 +173,15 @@ func checkOwnKinds(b *contract.Bundle) (findings []contract.Finding) {
 			continue
 		}
 		if verb, lacks := b.Grants.OnSomeName().Lacks(d.Group, contract.Need(lowerPlural(d), "get", "list", "watch")); lacks {
-			findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s", verb, lowerPlural(d)))
+			findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s", verb, lowerPlural(d))...)
 		}
 	}
 	return findings
 }
 
 // eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not include.
-func eachOwnGroup(check func(*contract.Bundle, *contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func eachOwnGroup(check func(*contract.Bundle, *contract.Definition) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, d := range b.Definitions.WithRole() {
 			if d.Role != contract.IPAMPool && !slices.Contains(knownGroups, d.Group) {
 				findings = append(findings, check(b, d)...)
@@ -202,7 +202,7 @@ func permissionFor(d *contract.Definition) contract.Permission {
 }
 
 // aggregated requires a ClusterRole with a label that grants a permission.
-func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted contract.Permission) []contract.Finding {
+func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted contract.Permission) contract.Findings {
 	var all contract.Grants
 	for _, role := range b.OfKind(object.ClusterRole) {
 		if role.At("metadata", "labels", label).Text() == "true" {
@@ -210,50 +210,50 @@ func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted
 		}
 	}
 	if verb, lacks := all.Lacks(d.Group, wanted); lacks {
-		return []contract.Finding{d.At("spec", "group").Finding("no ClusterRole with the label %s grants %s of %s", label, verb, wanted.Resource)}
+		return d.At("spec", "group").Finding("no ClusterRole with the label %s grants %s of %s", label, verb, wanted.Resource)
 	}
 	return nil
 }
 
-func checkAggregation(b *contract.Bundle) (findings []contract.Finding) {
+func checkAggregation(b *contract.Bundle) (findings contract.Findings) {
 	for _, role := range b.OfKind(object.ClusterRole) {
 		selectors := role.At("aggregationRule", "clusterRoleSelectors")
 		if selectors.Length() == 0 {
 			continue
 		}
 		if rules := role.At("rules"); rules.Length() > 0 {
-			findings = append(findings, rules.Finding("Kubernetes overwrites the rules of an aggregated role"))
+			findings = append(findings, rules.Finding("Kubernetes overwrites the rules of an aggregated role")...)
 		}
 		if len(b.Permissions().RulesOf(role)) == role.At("rules").Length() {
-			findings = append(findings, selectors.Finding("no ClusterRole of the provider matches the selectors"))
+			findings = append(findings, selectors.Finding("no ClusterRole of the provider matches the selectors")...)
 		}
 	}
 	return findings
 }
 
-func checkSubjects(b *contract.Bundle) []contract.Finding {
-	return eachSubject(func(subject contract.Value) []contract.Finding {
+func checkSubjects(b *contract.Bundle) contract.Findings {
+	return eachSubject(func(subject contract.Value) contract.Findings {
 		name, namespace := subject.At("name"), subject.At("namespace").Text()
 		isOurs := subject.At("kind").Text() == object.ServiceAccount.Kind && name.Text() != "default"
 		if !isOurs || b.Has(object.ServiceAccount, namespace, name.Text()) {
 			return nil
 		}
 		if namespace == "" {
-			return []contract.Finding{subject.At("namespace").Finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text()).As(contract.Error)}
+			return subject.At("namespace").Finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text()).As(contract.Error)
 		}
-		return []contract.Finding{name.Finding("ServiceAccount %s/%s not found", namespace, name.Text())}
+		return name.Finding("ServiceAccount %s/%s not found", namespace, name.Text())
 	})(b)
 }
 
-func eachSubject(check func(subject contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+func eachSubject(check func(subject contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
 	return eachItem("subjects", check, object.RoleBinding, object.ClusterRoleBinding)
 }
 
-func eachRoleRule(check func(rule contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+func eachRoleRule(check func(rule contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
 	return eachItem("rules", check, object.Role, object.ClusterRole)
 }
 
-func checkRoleRefs(b *contract.Bundle) (findings []contract.Finding) {
+func checkRoleRefs(b *contract.Bundle) (findings contract.Findings) {
 	for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
 		role := binding.At("roleRef")
 		name := role.At("name")
@@ -262,7 +262,7 @@ func checkRoleRefs(b *contract.Bundle) (findings []contract.Finding) {
 			exists = b.Has(object.Role, binding.Namespace, name.Text())
 		}
 		if !exists && name.Text() != "" {
-			findings = append(findings, name.Finding("%s %s not found", role.At("kind").Text(), name.Text()))
+			findings = append(findings, name.Finding("%s %s not found", role.At("kind").Text(), name.Text())...)
 		}
 	}
 	return findings

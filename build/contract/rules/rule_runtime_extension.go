@@ -16,7 +16,7 @@ var runtimeExtensionRules = []contract.Rule{{
 	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
 	Why:      "A Runtime Extension is a server. Without a Deployment, Cluster API's calls fail and block the Clusters.",
 	Fix:      "Add the Deployment; correct providerType if this is not a Runtime Extension.",
-	Check: ofExtensions(func(b *contract.Bundle) []contract.Finding {
+	Check: ofExtensions(func(b *contract.Bundle) contract.Findings {
 		if len(b.OfKind(object.Deployment)) > 0 {
 			return nil
 		}
@@ -42,7 +42,7 @@ var runtimeExtensionRules = []contract.Rule{{
 	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
 	Why:      "An extension answers calls of Cluster API. An attacker in its pod has all of its permissions.",
 	Fix:      "Use a separate ServiceAccount with the permissions that the extension needs, or none.",
-	Check: ofExtensions(func(b *contract.Bundle) []contract.Finding {
+	Check: ofExtensions(func(b *contract.Bundle) contract.Findings {
 		if !b.Grants.Allow("", "secrets", "*") && !b.Grants.Allow("*", "*", "*") {
 			return nil
 		}
@@ -54,12 +54,12 @@ var runtimeExtensionRules = []contract.Rule{{
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
 	Why:      "Without the Service every call fails, and the Clusters that wait for an answer block.",
 	Fix:      "Name the Service of the provider, with its namespace and one of its ports.",
-	Check: eachExtensionConfig(func(b *contract.Bundle, o *contract.Object) []contract.Finding {
+	Check: eachExtensionConfig(func(b *contract.Bundle, o *contract.Object) contract.Findings {
 		service := o.At("spec", "clientConfig", "service")
 		if !service.Exists() || serviceOf(b, o.At("spec", "clientConfig")) != nil {
 			return nil
 		}
-		return []contract.Finding{service.At("name").Finding("Service %s/%s not found", service.At("namespace").Text(), service.At("name").Text())}
+		return service.At("name").Finding("Service %s/%s not found", service.At("namespace").Text(), service.At("name").Text())
 	}),
 }, {
 	ID:       "extensionconfig/ca",
@@ -67,24 +67,24 @@ var runtimeExtensionRules = []contract.Rule{{
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
 	Why:      "Cluster API verifies the certificate of an extension with the caBundle only, so a controller has to populate it.",
 	Fix:      "Annotate the object with " + injectSecret + ": <namespace>/<Secret with ca.crt>, or write the caBundle.",
-	Check: eachExtensionConfig(func(_ *contract.Bundle, o *contract.Object) []contract.Finding {
+	Check: eachExtensionConfig(func(_ *contract.Bundle, o *contract.Object) contract.Findings {
 		ca := o.At("spec", "clientConfig", "caBundle")
 		if ca.Text() != "" || o.At("metadata", "annotations", injectSecret).Text() != "" {
 			return nil
 		}
-		return []contract.Finding{ca.Finding("caBundle is not populated")}
+		return ca.Finding("caBundle is not populated")
 	}),
 }}
 
-func eachExtensionConfig(check func(*contract.Bundle, *contract.Object) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
-		return each(b.OfKind(extensionConfigKind), func(o *contract.Object) []contract.Finding { return check(b, o) })
+func eachExtensionConfig(check func(*contract.Bundle, *contract.Object) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) contract.Findings {
+		return each(b.OfKind(extensionConfigKind), func(o *contract.Object) contract.Findings { return check(b, o) })
 	}
 }
 
 // ofExtensions limits a check to bundles of Runtime Extensions.
-func ofExtensions(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) []contract.Finding {
+func ofExtensions(check func(*contract.Bundle) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) contract.Findings {
 		if b.Metadata.ProviderType != extractor.RuntimeExtension {
 			return nil
 		}
@@ -93,19 +93,19 @@ func ofExtensions(check func(*contract.Bundle) []contract.Finding) func(*contrac
 }
 
 // ofDeployments returns the same finding for all Deployments.
-func ofDeployments(b *contract.Bundle, message string) (findings []contract.Finding) {
+func ofDeployments(b *contract.Bundle, message string) (findings contract.Findings) {
 	for _, o := range b.OfKind(object.Deployment) {
-		findings = append(findings, o.Finding("%s", message))
+		findings = append(findings, o.Finding("%s", message)...)
 	}
 	return findings
 }
 
-func checkExtensionService(b *contract.Bundle) (findings []contract.Finding) {
+func checkExtensionService(b *contract.Bundle) (findings contract.Findings) {
 	selecting := 0
 	for _, service := range b.OfKind(object.Service) {
 		selecting += len(podsOf(b, service))
 		if kind := service.At("spec", "type"); kind.Text() != "" && kind.Text() != "ClusterIP" {
-			findings = append(findings, kind.Finding("the Service is of type %s", kind.Text()))
+			findings = append(findings, kind.Finding("the Service is of type %s", kind.Text())...)
 		}
 	}
 	if selecting == 0 {
@@ -114,7 +114,7 @@ func checkExtensionService(b *contract.Bundle) (findings []contract.Finding) {
 	return findings
 }
 
-func checkExtensionTLS(b *contract.Bundle) []contract.Finding {
+func checkExtensionTLS(b *contract.Bundle) contract.Findings {
 	for _, o := range b.OfKind(object.Deployment) {
 		for _, volume := range contract.PodSpec(o).At("volumes").Items() {
 			if volume.At("secret", "secretName").Text() != "" {

@@ -67,7 +67,7 @@ var startupRules = []contract.Rule{{
 	Source:   kubernetes("Leases: leader election", "concepts/architecture/leases/"),
 	Why:      "Without leader election all replicas reconcile the same objects at the same time, and create machines twice.",
 	Fix:      "Run one replica, or enable leader election, usually with --leader-elect.",
-	Check:    func(b *contract.Bundle) []contract.Finding { return each(b.OfKind(object.Deployment), checkReplicas) },
+	Check:    func(b *contract.Bundle) contract.Findings { return each(b.OfKind(object.Deployment), checkReplicas) },
 }, {
 	ID:       "startup/crd-migration",
 	Severity: contract.Error,
@@ -77,7 +77,7 @@ var startupRules = []contract.Rule{{
 	Check:    checkMigration,
 }}
 
-func checkIssuers(b *contract.Bundle) (findings []contract.Finding) {
+func checkIssuers(b *contract.Bundle) (findings contract.Findings) {
 	for _, certificate := range b.OfKind(object.Certificate) {
 		ref := certificate.At("spec", "issuerRef")
 		name, kind := ref.At("name"), cmp.Or(ref.At("kind").Text(), "Issuer")
@@ -89,7 +89,7 @@ func checkIssuers(b *contract.Bundle) (findings []contract.Finding) {
 		if kind == "ClusterIssuer" {
 			finding = finding.As(contract.Warning) // the cluster can have it
 		}
-		findings = append(findings, finding)
+		findings = append(findings, finding...)
 	}
 	return findings
 }
@@ -105,7 +105,7 @@ func namespaceOfIssuer(kind string, certificate *contract.Object) string {
 var namespaceFlags = []string{"--namespace", "--watch-namespace", "--watch-namespaces", "--namespaces"}
 
 // checkClusterWide reports kinds of the provider that the controllers can watch in one namespace only.
-func checkClusterWide(b *contract.Bundle) []contract.Finding {
+func checkClusterWide(b *contract.Bundle) contract.Findings {
 	if len(flagsOf(b, namespaceFlags...)) > 0 {
 		return nil
 	}
@@ -119,25 +119,25 @@ func checkClusterWide(b *contract.Bundle) []contract.Finding {
 		}
 		for _, binding := range b.OfKind(object.RoleBinding) {
 			if b.Permissions().GrantsOf(binding).Allow(d.Group, lowerPlural(d), verb) {
-				return []contract.Finding{binding.At("kind").Finding("the RoleBinding allows the provider to %s %s in the namespace %s only", verb, lowerPlural(d), binding.Namespace)}
+				return binding.At("kind").Finding("the RoleBinding allows the provider to %s %s in the namespace %s only", verb, lowerPlural(d), binding.Namespace)
 			}
 		}
 	}
 	return nil
 }
 
-func checkConversionPath(d *contract.Definition) []contract.Finding {
+func checkConversionPath(d *contract.Definition) contract.Findings {
 	conversion := d.At("spec", "conversion")
 	service := conversion.At("webhook", "clientConfig", "service")
 	if conversion.At("strategy").Text() != "Webhook" || !service.Exists() || strings.Trim(service.At("path").Text(), "/") != "" {
 		return nil
 	}
-	return []contract.Finding{service.At("path").Finding("the conversion webhook has no path")}
+	return service.At("path").Finding("the conversion webhook has no path")
 }
 
 // checkConfigMapKeys looks for the keys of ConfigMaps in the manifests. Other rules report missing ConfigMaps.
-func checkConfigMapKeys(b *contract.Bundle) []contract.Finding {
-	return eachPod(func(spec contract.Value) (findings []contract.Finding) {
+func checkConfigMapKeys(b *contract.Bundle) contract.Findings {
+	return eachPod(func(spec contract.Value) (findings contract.Findings) {
 		for _, ref := range keyReferences(spec) {
 			index := slices.IndexFunc(b.Objects, func(o *contract.Object) bool {
 				return o.Kind == object.ConfigMap && o.Namespace == spec.Object.Namespace && o.Name == ref.configMap
@@ -147,7 +147,7 @@ func checkConfigMapKeys(b *contract.Bundle) []contract.Finding {
 			}
 			configMap := b.Objects[index]
 			if configMap.At("data", ref.key.Text()).Node == nil && configMap.At("binaryData", ref.key.Text()).Node == nil {
-				findings = append(findings, ref.key.Finding("ConfigMap %s has no key %s", ref.configMap, ref.key.Text()))
+				findings = append(findings, ref.key.Finding("ConfigMap %s has no key %s", ref.configMap, ref.key.Text())...)
 			}
 		}
 		return findings
@@ -227,20 +227,20 @@ var (
 )
 
 // checkPortFlags compares the ports of webhooks and of probes with the flags of the containers.
-func checkPortFlags(b *contract.Bundle) []contract.Finding {
-	findings := eachContainer(func(container contract.Value) (findings []contract.Finding) {
+func checkPortFlags(b *contract.Bundle) contract.Findings {
+	findings := eachContainer(func(container contract.Value) (findings contract.Findings) {
 		for _, flag := range flagsIn(container, healthFlags...) {
 			for _, probe := range probeFields {
 				port := container.At(probe, "httpGet", "port")
 				if number := numberOfPort(container, port); portIn(flag) != 0 && number != 0 && number != portIn(flag) {
-					findings = append(findings, port.Finding("the %s uses port %d, but the flag is %s", probe, number, flag.Text()))
+					findings = append(findings, port.Finding("the %s uses port %d, but the flag is %s", probe, number, flag.Text())...)
 				}
 			}
 		}
 		return findings
 	})(b)
 	seen := map[string]bool{}
-	return append(findings, eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+	return append(findings, eachClient(func(b *contract.Bundle, config, _ contract.Value) contract.Findings {
 		service := serviceOf(b, config)
 		if service == nil || seen[service.Name] {
 			return nil
@@ -251,7 +251,7 @@ func checkPortFlags(b *contract.Bundle) []contract.Finding {
 }
 
 // checkWebhookFlag compares the target of a port of a Service with the flag of the container with that port.
-func checkWebhookFlag(b *contract.Bundle, service *contract.Object, wanted string) (findings []contract.Finding) {
+func checkWebhookFlag(b *contract.Bundle, service *contract.Object, wanted string) (findings contract.Findings) {
 	for _, port := range service.At("spec", "ports").Items() {
 		if port.At("port").Text() != wanted {
 			continue
@@ -262,7 +262,7 @@ func checkWebhookFlag(b *contract.Bundle, service *contract.Object, wanted strin
 				number := numberOfPort(container, target)
 				for _, flag := range flagsIn(container, webhookFlags...) {
 					if number != 0 && portIn(flag) != 0 && number != portIn(flag) {
-						findings = append(findings, flag.Finding("Service %s forwards to port %d, but the flag is %s", service.Name, number, flag.Text()))
+						findings = append(findings, flag.Finding("Service %s forwards to port %d, but the flag is %s", service.Name, number, flag.Text())...)
 					}
 				}
 			}
@@ -284,7 +284,7 @@ func numberOfPort(container, port contract.Value) int {
 	return number
 }
 
-func checkReplicas(o *contract.Object) []contract.Finding {
+func checkReplicas(o *contract.Object) contract.Findings {
 	replicas := o.At("spec", "replicas")
 	number, err := strconv.Atoi(replicas.Text())
 	if err != nil || number < 2 {
@@ -301,7 +301,7 @@ func checkReplicas(o *contract.Object) []contract.Finding {
 	}
 	for container := range contract.Containers(o) {
 		if container.At("name").Text() == "manager" {
-			return []contract.Finding{replicas.Finding("%d replicas without leader election", number)}
+			return replicas.Finding("%d replicas without leader election", number)
 		}
 	}
 	return nil
@@ -311,7 +311,7 @@ func checkReplicas(o *contract.Object) []contract.Finding {
 var firstMigration = utilversion.MustParseSemantic("v1.10.0")
 
 // checkMigration checks the core provider. Kubebuilder limits its permissions to the names of its CRDs.
-func checkMigration(b *contract.Bundle) []contract.Finding {
+func checkMigration(b *contract.Bundle) contract.Findings {
 	version, err := utilversion.ParseSemantic(b.Metadata.ProviderVersion)
 	isOld := err == nil && version.LessThan(firstMigration)
 	if b.Metadata.ProviderType != extractor.Core || isOld || skipsMigration(b) {
@@ -340,7 +340,7 @@ func portNamed(container contract.Value, name string) contract.Value {
 }
 
 // checkPortNames finds probes and hooks that use a port by a name that no port of the container has.
-func checkPortNames(container contract.Value) (findings []contract.Finding) {
+func checkPortNames(container contract.Value) (findings contract.Findings) {
 	handlers := []contract.Value{container.At("lifecycle", "postStart"), container.At("lifecycle", "preStop")}
 	for _, field := range probeFields {
 		handlers = append(handlers, container.At(field))
@@ -348,7 +348,7 @@ func checkPortNames(container contract.Value) (findings []contract.Finding) {
 	for _, handler := range handlers {
 		for _, port := range []contract.Value{handler.At("httpGet", "port"), handler.At("tcpSocket", "port")} {
 			if port.IsString() && !contract.HasVariable(port.Text()) && !portNamed(container, port.Text()).Exists() {
-				findings = append(findings, port.Finding("%s declares no port with the name %q", contract.NameOf(container), port.Text()))
+				findings = append(findings, port.Finding("%s declares no port with the name %q", contract.NameOf(container), port.Text())...)
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func releaseOf(example string) (release contract.Release, before map[string]int)
 }
 
 // findingsIn returns the findings of a rule in an example, with the lines of the example.
-func findingsIn(rule contract.Rule, example string) []contract.Finding {
+func findingsIn(rule contract.Rule, example string) contract.Findings {
 	if rule.Only != contract.FormRelease {
 		return contract.Check(bundleOf(example), []contract.Rule{rule})
 	}

@@ -38,13 +38,13 @@ var webhookRules = []contract.Rule{{
 	Source:   clusterctl("Components YAML"),
 	Why:      "The API server calls a webhook by its Service. Without it, requests for the kinds of the webhook fail, and so does everything that uses them.",
 	Fix:      "Add the Service to the manifests, or correct its name and namespace.",
-	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) contract.Findings {
 		service := config.At("service")
 		namespace, name := service.At("namespace").Text(), service.At("name").Text()
 		if !service.Exists() || b.Has(object.Service, namespace, name) {
 			return nil
 		}
-		return []contract.Finding{service.At("name").Finding("Service %s/%s not found", namespace, name)}
+		return service.At("name").Finding("Service %s/%s not found", namespace, name)
 	}),
 }, {
 	ID:       "webhook/ca-injection",
@@ -52,7 +52,7 @@ var webhookRules = []contract.Rule{{
 	Source:   kubernetes("Authenticate webhooks", webhooksPage),
 	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, so a controller has to populate it.",
 	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
-	Check: eachClient(func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding {
+	Check: eachClient(func(b *contract.Bundle, config, annotations contract.Value) contract.Findings {
 		injected := annotations.At(injectsCABundle(b)).Text() == "true"
 		for _, name := range object.CertManagerInjectCAs() { // other rules check these
 			injected = injected || annotations.At(name).Exists()
@@ -60,7 +60,7 @@ var webhookRules = []contract.Rule{{
 		if injected || !config.At("service").Exists() || config.At("caBundle").Text() != "" {
 			return nil
 		}
-		return []contract.Finding{config.At("caBundle").Finding("caBundle is not populated")}
+		return config.At("caBundle").Finding("caBundle is not populated")
 	}),
 }, {
 	ID:       "webhook/service-namespace",
@@ -68,12 +68,12 @@ var webhookRules = []contract.Rule{{
 	Source:   clusterctl("Components YAML"),
 	Why:      "A Service in another namespace does not belong to the provider, and any user of that namespace can answer its calls.",
 	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, the name of the Namespace in a release.",
-	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) contract.Findings {
 		namespace, target := config.At("service", "namespace"), b.Target()
 		if !config.At("service").Exists() || namespace.Text() == target || target == "" {
 			return nil
 		}
-		return []contract.Finding{namespace.Finding("the namespace is %q, not %s", namespace.Text(), target)}
+		return namespace.Finding("the namespace is %q, not %s", namespace.Text(), target)
 	}),
 }, {
 	ID:       "webhook/service-port",
@@ -88,12 +88,12 @@ var webhookRules = []contract.Rule{{
 	Source:   kubernetes("Service reference", webhooksPage),
 	Why:      "A Service without pods answers no call, and with failurePolicy Fail every request for the kinds of the webhook fails.",
 	Fix:      "Set the selector of the Service to labels of the pod template.",
-	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) contract.Findings {
 		service := serviceOf(b, config)
 		if service == nil || len(podsOf(b, service)) > 0 {
 			return nil
 		}
-		return []contract.Finding{config.At("service", "name").Finding("Service %s selects no pods of the provider", service.Name)}
+		return config.At("service", "name").Finding("Service %s selects no pods of the provider", service.Name)
 	}),
 }, {
 	ID:       "webhook/rule-resource-in-bundle",
@@ -125,18 +125,18 @@ var webhookRules = []contract.Rule{{
 	Check:    checkCertificateMounted,
 }}
 
-func checkCARefs(b *contract.Bundle) (findings []contract.Finding) {
+func checkCARefs(b *contract.Bundle) (findings contract.Findings) {
 	for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
 		if annotation := o.At("metadata", "annotations", object.CertManagerInjectCA); annotation.Exists() && !namesOne(annotation) {
-			findings = append(findings, annotation.Finding("invalid value %q: want <namespace>/<name>", annotation.Text()))
+			findings = append(findings, annotation.Finding("invalid value %q: want <namespace>/<name>", annotation.Text())...)
 		}
 	}
-	unknown := eachClient(func(b *contract.Bundle, _, annotations contract.Value) []contract.Finding {
+	unknown := eachClient(func(b *contract.Bundle, _, annotations contract.Value) contract.Findings {
 		annotation := annotations.At(object.CertManagerInjectCA)
 		if !namesOne(annotation) || contract.HasVariable(annotation.Text()) || certificateOf(b, annotations) != nil {
 			return nil
 		}
-		return []contract.Finding{annotation.Finding("Certificate %s not found in the components", annotation.Text())}
+		return annotation.Finding("Certificate %s not found in the components", annotation.Text())
 	})
 	return append(findings, unknown(b)...)
 }
@@ -157,22 +157,22 @@ func certificateOf(b *contract.Bundle, annotations contract.Value) *contract.Obj
 }
 
 // checkCertificates ignores CA certificates: the pods derive their serving certificates from them.
-func checkCertificates(b *contract.Bundle) []contract.Finding {
-	return eachClient(func(b *contract.Bundle, config, annotations contract.Value) (findings []contract.Finding) {
+func checkCertificates(b *contract.Bundle) contract.Findings {
+	return eachClient(func(b *contract.Bundle, config, annotations contract.Value) (findings contract.Findings) {
 		certificate, service := certificateOf(b, annotations), config.At("service")
 		if certificate == nil || !service.Exists() || certificate.At("spec", "isCA").Text() == "true" {
 			return nil
 		}
 		host := service.At("name").Text() + "." + service.At("namespace").Text() + ".svc"
 		if names := certificate.At("spec", "dnsNames"); !contract.Contains(names, host) {
-			findings = append(findings, names.Finding("dnsNames does not include %s", host))
+			findings = append(findings, names.Finding("dnsNames does not include %s", host)...)
 		}
 		return findings
 	})(b)
 }
 
 // checkCertificateMounted compares the Secret of the certificate of each webhook with those that pods mount.
-func checkCertificateMounted(b *contract.Bundle) (findings []contract.Finding) {
+func checkCertificateMounted(b *contract.Bundle) (findings contract.Findings) {
 	mounted := map[string]bool{}
 	for _, o := range b.Objects {
 		for _, ref := range references(contract.PodSpec(o)) {
@@ -180,7 +180,7 @@ func checkCertificateMounted(b *contract.Bundle) (findings []contract.Finding) {
 		}
 	}
 	seen := map[*contract.Object]bool{}
-	return eachClient(func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding {
+	return eachClient(func(b *contract.Bundle, config, annotations contract.Value) contract.Findings {
 		secret := contract.Value{}
 		if certificate := certificateOf(b, annotations); certificate != nil && certificate.At("spec", "isCA").Text() != "true" {
 			secret = certificate.At("spec", "secretName")
@@ -191,18 +191,18 @@ func checkCertificateMounted(b *contract.Bundle) (findings []contract.Finding) {
 			return nil
 		}
 		seen[secret.Object] = true
-		return []contract.Finding{secret.Finding("no pod mounts the Secret %s", secret.Text())}
+		return secret.Finding("no pod mounts the Secret %s", secret.Text())
 	})(b)
 }
 
 // checkWebhookGroups compares with the groups of the bundle's CRDs, of Kubernetes, of cert-manager and of Cluster API.
-func checkWebhookGroups(b *contract.Bundle) []contract.Finding {
-	return eachWebhook(func(webhook contract.Value) (findings []contract.Finding) {
+func checkWebhookGroups(b *contract.Bundle) contract.Findings {
+	return eachWebhook(func(webhook contract.Value) (findings contract.Findings) {
 		for _, rule := range webhook.At("rules").Items() {
 			for _, group := range rule.At("apiGroups").Items() {
 				isOwn := slices.ContainsFunc(b.Definitions, func(d *contract.Definition) bool { return d.Group == group.Text() })
 				if !isOwn && group.Text() != "*" && !isKnownGroup(group.Text()) && !slices.Contains(knownGroups, group.Text()) && !contract.HasVariable(group.Text()) {
-					findings = append(findings, group.Finding("no CRD of the provider has the group %s", group.Text()))
+					findings = append(findings, group.Finding("no CRD of the provider has the group %s", group.Text())...)
 				}
 			}
 		}
@@ -212,8 +212,8 @@ func checkWebhookGroups(b *contract.Bundle) []contract.Finding {
 
 // eachClient returns a check of all clientConfigs of webhooks, with the annotations of their objects. It skips CRDs
 // with a single version: they need no conversion.
-func eachClient(check func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
-	return func(b *contract.Bundle) (findings []contract.Finding) {
+func eachClient(check func(b *contract.Bundle, config, annotations contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
+	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
 			annotations := o.At("metadata", "annotations")
 			for _, webhook := range o.At("webhooks").Items() {
@@ -228,7 +228,7 @@ func eachClient(check func(b *contract.Bundle, config, annotations contract.Valu
 	}
 }
 
-func checkWebhookPort(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+func checkWebhookPort(b *contract.Bundle, config, _ contract.Value) contract.Findings {
 	service := serviceOf(b, config)
 	if service == nil {
 		return nil // reported by another rule
@@ -248,9 +248,9 @@ func checkWebhookPort(b *contract.Bundle, config, _ contract.Value) []contract.F
 		if len(podsOf(b, service)) == 0 {
 			return nil // reported by another rule
 		}
-		return []contract.Finding{number.Finding("no container has port %s, to which Service %s forwards port %s", target, service.Name, wanted)}
+		return number.Finding("no container has port %s, to which Service %s forwards port %s", target, service.Name, wanted)
 	}
-	return []contract.Finding{number.Finding("Service %s has no port %s", service.Name, wanted)}
+	return number.Finding("Service %s has no port %s", service.Name, wanted)
 }
 
 // hasPort reports whether a container has a port by name or number. A numeric port need not be declared.
@@ -267,8 +267,8 @@ func hasPort(template contract.Value, port string) bool {
 }
 
 // eachWebhookResource checks the resources of webhooks in the groups of the bundle's CRDs.
-func eachWebhookResource(b *contract.Bundle, check func(rule, resource contract.Value, group string, of *contract.Definition) []contract.Finding) []contract.Finding {
-	return eachWebhook(func(webhook contract.Value) (findings []contract.Finding) {
+func eachWebhookResource(b *contract.Bundle, check func(rule, resource contract.Value, group string, of *contract.Definition) contract.Findings) contract.Findings {
+	return eachWebhook(func(webhook contract.Value) (findings contract.Findings) {
 		for _, rule := range webhook.At("rules").Items() {
 			for _, group := range rule.At("apiGroups").Texts() {
 				inGroup := contract.Filter(b.Definitions, func(d *contract.Definition) bool { return d.Group == group })
@@ -291,22 +291,22 @@ func eachWebhookResource(b *contract.Bundle, check func(rule, resource contract.
 	})(b)
 }
 
-func checkWebhookResources(b *contract.Bundle) []contract.Finding {
-	return eachWebhookResource(b, func(_, resource contract.Value, group string, of *contract.Definition) []contract.Finding {
+func checkWebhookResources(b *contract.Bundle) contract.Findings {
+	return eachWebhookResource(b, func(_, resource contract.Value, group string, of *contract.Definition) contract.Findings {
 		if of != nil {
 			return nil
 		}
-		return []contract.Finding{resource.Finding("no CRD of the provider defines %s in %s", resource.Text(), group)}
+		return resource.Finding("no CRD of the provider defines %s in %s", resource.Text(), group)
 	})
 }
 
-func checkWebhookVersions(b *contract.Bundle) []contract.Finding {
-	return eachWebhookResource(b, func(rule, resource contract.Value, _ string, of *contract.Definition) []contract.Finding {
+func checkWebhookVersions(b *contract.Bundle) contract.Findings {
+	return eachWebhookResource(b, func(rule, resource contract.Value, _ string, of *contract.Definition) contract.Findings {
 		versions := rule.At("apiVersions")
 		if of == nil || contract.Contains(versions, "*") || slices.ContainsFunc(versions.Texts(), func(name string) bool { return contract.ServesVersion(of.Object, name) }) {
 			return nil
 		}
-		return []contract.Finding{versions.Finding("no version in the rule serves %s; served: %s", resource.Text(), contract.ServedVersions(of.Object))}
+		return versions.Finding("no version in the rule serves %s; served: %s", resource.Text(), contract.ServedVersions(of.Object))
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 // Unreadable returns the violations of a bundle that the extractor rejected with err: a finding for each joined error.
 // File is the path from the image's root, such as "capi-manifests/metadata.json"; empty if the finding is not about a
 // file. It returns false if one of the errors is of another kind, such as an unavailable registry.
-func Unreadable(err error) ([]contract.Finding, bool) {
-	var findings []contract.Finding
+func Unreadable(err error) (contract.Findings, bool) {
+	var findings contract.Findings
 	for _, one := range leaves(err) {
 		invalid, is := errors.AsType[*extractor.InvalidError](one)
 		if !is {
@@ -24,7 +24,7 @@ func Unreadable(err error) ([]contract.Finding, bool) {
 			finding.File = where.File
 			finding.Message = (&extractor.Error{Layer: where.Layer, Err: invalid.Err}).Error()
 		}
-		findings = append(findings, readable.Complete([]contract.Finding{finding})...)
+		findings = append(findings, readable.Complete(contract.Findings{finding})...)
 	}
 	return findings, len(findings) > 0
 }

@@ -292,7 +292,7 @@ func (o *validateOptions) askServer(cmd *cobra.Command, result *findings.Report,
 		return err
 	}
 	if bundles == nil {
-		return result.AskServerAboutTemplates(cmd.Context(), server)
+		return result.AskServerAboutReleases(cmd.Context(), server)
 	}
 	return result.AskServer(cmd.Context(), bundles, server)
 }

@@ -141,9 +141,8 @@ func (v Report) Write(format Format, color bool) []byte {
 	case JUnit:
 		out.WriteString(junitOf(v))
 	case GitHub:
-		for _, group := range grouped(v.all()) {
-			group.Message += group.others()
-			out.WriteString(annotation(group.Finding))
+		for _, finding := range folded(v.all()) {
+			out.WriteString(annotation(finding))
 		}
 	default:
 		v.text(&out, color)

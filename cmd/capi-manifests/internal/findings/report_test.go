@@ -158,13 +158,13 @@ func TestText_RepeatedFindingsAreOneWithACount(t *testing.T) {
 	}
 	report := Report{Bundles: []Bundle{{Findings: all}}}
 	text := string(report.Write(Text, false))
-	if !strings.Contains(text, "m.yaml:1: warning: Webhook 0: no selector (and 4 more) [a/selector]\n") || strings.Count(text, "[a/selector]") != 1 {
+	if !strings.Contains(text, "m.yaml:1: warning: Webhook 0: no selector (and 4 more, at m.yaml:2 and m.yaml:3) [a/selector]\n") || strings.Count(text, "[a/selector]") != 1 {
 		t.Errorf("repeated findings are not merged:\n%s", text)
 	}
 	if strings.Count(text, "[a/other]") != maxRepeated {
 		t.Errorf("%d findings are merged:\n%s", maxRepeated, text)
 	}
-	if github := string(report.Write(GitHub, false)); strings.Count(github, "::warning ") != 1 || !strings.Contains(github, "no selector (and 4 more)") {
+	if github := string(report.Write(GitHub, false)); strings.Count(github, "::warning ") != 1 || !strings.Contains(github, "no selector (and 4 more, at m.yaml:2 and m.yaml:3)") {
 		t.Errorf("annotations are not merged:\n%s", github)
 	}
 }

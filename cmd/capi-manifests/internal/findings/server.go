@@ -38,15 +38,15 @@ func (v *Report) AskServer(ctx context.Context, bundles []extractor.Bundle, serv
 	return nil
 }
 
-// AskServerAboutTemplates adds the findings of an API server about the templates of the releases of a report. A line with an error
+// AskServerAboutReleases adds the findings of an API server about the releases of a report. A line with an error
 // has its cause already.
-func (v *Report) AskServerAboutTemplates(ctx context.Context, server contract.Server) error {
+func (v *Report) AskServerAboutReleases(ctx context.Context, server contract.Server) error {
 	for i, bundle := range v.Bundles {
 		release, err := source.ReadClusterctlRelease(v.Source, bundle.Release)
 		if err != nil {
 			return err
 		}
-		list, err := contract.CheckTemplatesAgainst(ctx, release, server, rules.All())
+		list, err := contract.CheckReleaseAgainst(ctx, release, server, rules.All())
 		if err != nil {
 			return err
 		}

@@ -20,10 +20,9 @@ func (v Report) text(out *bytes.Buffer, color bool) {
 	paint := term.Painter(color)
 	fixes := map[string]string{}
 	var rules []string
-	for _, group := range grouped(v.all()) {
-		finding := group.Finding
-		fmt.Fprintf(out, "%s: %s: %s%s [%s]\n", paint(term.Bold, term.Printable(place(finding))), paint(severityColors[finding.Severity], string(finding.Severity)),
-			term.Printable(sentence(finding)), group.others(), paint(term.Faint, finding.Rule))
+	for _, finding := range folded(v.all()) {
+		fmt.Fprintf(out, "%s: %s: %s [%s]\n", paint(term.Bold, term.Printable(place(finding))), paint(severityColors[finding.Severity], string(finding.Severity)),
+			term.Printable(sentence(finding)), paint(term.Faint, finding.Rule))
 		if _, known := fixes[finding.Rule]; !known {
 			rules = append(rules, finding.Rule)
 		}
@@ -32,6 +31,31 @@ func (v Report) text(out *bytes.Buffer, color bool) {
 	for _, rule := range rules {
 		fmt.Fprintf(out, "\n%s\n    %s\n", paint(term.Bold, rule), fixes[rule])
 	}
+}
+
+// maxRepeated is the maximum number of findings with one cause that are listed separately.
+const maxRepeated = 3
+
+// folded merges findings with the same rule, severity and message, which have one cause, if there are more than maxRepeated. The first
+// finding stands for all; its message ends with the number of the others and the places of two.
+func folded(all []contract.Finding) (folded []contract.Finding) {
+	places := map[string][]string{}
+	keyOf := func(f contract.Finding) string { return f.Rule + " " + string(f.Severity) + " " + f.Message }
+	for _, f := range all {
+		places[keyOf(f)] = append(places[keyOf(f)], place(f))
+	}
+	for _, f := range all {
+		key := keyOf(f)
+		at := places[key]
+		if len(at) > maxRepeated {
+			f.Message += fmt.Sprintf(" (and %d more, at %s and %s)", len(at)-1, at[1], at[2])
+			places[key] = nil
+		}
+		if at != nil {
+			folded = append(folded, f)
+		}
+	}
+	return folded
 }
 
 func place(finding contract.Finding) string {
