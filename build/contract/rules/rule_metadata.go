@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -124,4 +125,55 @@ func checkLeftovers(b *contract.Bundle) (findings contract.Findings) {
 		}
 	}
 	return findings
+}
+
+// layoutRules are the rules of the theme "layout".
+var layoutRules = []contract.Rule{readable}
+
+// readable is the rule of all problems that the extractor finds.
+var readable = contract.Rule{
+	ID:       "layout/readable",
+	Checker:  contract.CheckerExtractor,
+	Only:     contract.FormBundle,
+	Severity: contract.Error,
+	Source:   ours("Files"),
+	Why:      "The installer rejects an image with invalid layers, without the files of a bundle, or with metadata that is invalid or does not belong to the manifests, and does not install the release.",
+	Fix:      "Correct what the message names; \"capi-manifests generate\" writes valid files, and \"capi-manifests pack\" valid layers.",
+}
+
+// Unreadable returns the violations of a bundle that the extractor rejected with err: a finding for each joined error.
+// File is the path from the image's root, such as "capi-manifests/metadata.json"; empty if the finding is not about a
+// file. It returns false if one of the errors is of another kind, such as an unavailable registry.
+func Unreadable(err error) (contract.Findings, bool) {
+	var findings contract.Findings
+	for _, one := range leaves(err) {
+		invalid, is := errors.AsType[*extractor.InvalidError](one)
+		if !is {
+			return nil, false
+		}
+		finding := contract.Finding{Line: invalid.Line, Field: invalid.Key, Message: invalid.Err.Error()}
+		if where, is := errors.AsType[*extractor.Error](one); is {
+			finding.File = where.File
+			finding.Message = (&extractor.Error{Layer: where.Layer, Err: invalid.Err}).Error()
+		}
+		findings = append(findings, readable.Complete(contract.Findings{finding})...)
+	}
+	return findings, len(findings) > 0
+}
+
+// leaves returns the errors that are joined in err, at any depth; err itself if no errors are joined.
+func leaves(err error) []error {
+	for at := err; at != nil; at = errors.Unwrap(at) {
+		switch at := at.(type) { //nolint:errorlint // it walks down itself
+		case *extractor.InvalidError:
+			return []error{err} // the errors that it joins describe one defect
+		case interface{ Unwrap() []error }:
+			var all []error
+			for _, one := range at.Unwrap() {
+				all = append(all, leaves(one)...)
+			}
+			return all
+		}
+	}
+	return []error{err}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -332,4 +333,18 @@ func podsOf(b *contract.Bundle, service *contract.Object) (templates []contract.
 		}
 	}
 	return templates
+}
+
+// asks reports whether a rule of a webhook or policy matches one of the operations on a resource; any operation if there are none.
+func asks(rules contract.Value, resource schema.GroupResource, operations ...string) bool {
+	covers := func(list contract.Value, text string) bool {
+		return contract.Contains(list, "*") || contract.Contains(list, text)
+	}
+	for _, rule := range rules.Items() {
+		if covers(rule.At("apiGroups"), resource.Group) && covers(rule.At("resources"), resource.Resource) &&
+			(len(operations) == 0 || slices.ContainsFunc(operations, func(operation string) bool { return covers(rule.At("operations"), operation) })) {
+			return true
+		}
+	}
+	return false
 }

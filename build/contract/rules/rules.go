@@ -62,3 +62,96 @@ The files of one provider do not show whether it meets every requirement of the 
 | no object is in two bundles of a platform, a core provider exists, every variable has a value | ` + "`capi-manifests plan`" + ` of a release |
 | webhooks are reachable, and the names in spec.unmanagedCRDs are names of CRDs | the cluster |
 `
+
+// The documents that rules come from.
+
+const book = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/"
+
+func clusterctl(section string) contract.Source {
+	return contract.Source{Document: "clusterctl provider contract", Section: section, URL: book + "clusterctl"}
+}
+
+// contractPage returns a page of the book with the contract of a kind.
+func contractPage(kind, page, section string) contract.Source {
+	return contract.Source{Document: "Contract rules for " + kind, Section: section, URL: book + page}
+}
+
+func forInfraCluster(section string) contract.Source {
+	return contractPage("InfraCluster", "infra-cluster", section)
+}
+
+func forInfraMachine(section string) contract.Source {
+	return contractPage("InfraMachine", "infra-machine", section)
+}
+
+func forInfraMachinePool(section string) contract.Source {
+	return contractPage("InfraMachinePool", "infra-machinepool", section)
+}
+
+func forControlPlane(section string) contract.Source {
+	return contractPage("ControlPlane", "control-plane", section)
+}
+
+func forIPAM(section string) contract.Source { return contractPage("IPAM", "ipam", section) }
+
+// runtimeSDK returns a page of the book about Runtime Extensions.
+func runtimeSDK(page, section string) contract.Source {
+	return contract.Source{Document: "Runtime SDK", Section: section, URL: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/" + page}
+}
+
+var contractOverview = contract.Source{Document: "Provider contract", Section: "Overview", URL: book + "overview"}
+
+// resourceVersions is the section about all resources in the first of the contracts; the others have the same text.
+var resourceVersions = contract.Source{Document: "Contract rules for InfraCluster", Section: "All resources: version", URL: book + "infra-cluster"}
+
+func kubernetes(section, url string) contract.Source {
+	return contract.Source{Document: "Kubernetes documentation", Section: section, URL: "https://kubernetes.io/docs/" + url}
+}
+
+// ours returns a requirement of this project's installer: a heading of FORMAT.md.
+func ours(section string) contract.Source {
+	return contract.Source{Document: "Bundle format", Section: section, URL: contract.FormatPage}
+}
+
+const (
+	versionsPage = "tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/"
+)
+
+// serverRules are the rules of the theme "server".
+var serverRules = []contract.Rule{{
+	ID:       contract.RuleCRDEstablished,
+	Checker:  contract.CheckerServer,
+	Severity: contract.Error,
+	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
+	Why:      "The API server rejects the CRD in a dry run. It is not established then: objects of its kind cannot be created. A dry run does not find names that another CRD of the group has.",
+	Fix:      "Correct the problem in the message.",
+}, {
+	ID:       contract.RuleObjectAccepted,
+	Checker:  contract.CheckerServer,
+	Severity: contract.Error,
+	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
+	Why:      "The API server rejects the object in a dry run. The installer sends the same dry run before it writes any object of a phase. clusterctl fails at the object.",
+	Fix:      "Correct the problem in the message.",
+}, {
+	ID:       contract.RulePodAdmitted,
+	Checker:  contract.CheckerServer,
+	Severity: contract.Error,
+	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
+	Why:      "The API server accepts a Deployment without checking its pods. If it rejects the pods, none is ever created, and the installation does not complete.",
+	Fix:      "Correct the problem in the message.",
+}, {
+	ID:       contract.RuleTemplateAccepted,
+	Checker:  contract.CheckerServer,
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "The API server, or a webhook of Cluster API in the cluster, rejects the object of a template or of a ClusterClass. Variables without a default have values that fit the schema; a rejection because of such a value is only an info of server/not-checked.",
+	Fix:      "Correct the problem in the message.",
+}, {
+	ID:       contract.RuleNotChecked,
+	Checker:  contract.CheckerServer,
+	Severity: contract.Info,
+	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
+	Why:      "The API server could not check the object: it does not serve the kind, the namespace is missing, the user lacks a permission, or the object depends on a variable without a default.",
+	Fix:      "No change is needed. To check the object, use the kubeconfig of a cluster with the provider.",
+}}

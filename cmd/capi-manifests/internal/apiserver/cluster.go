@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,8 +26,10 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -184,4 +187,56 @@ func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructur
 		}
 	}
 	return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
+}
+
+// Open connects to the cluster of a kubeconfig for dry runs.
+func Open(ctx context.Context, kubeconfig string, stderr io.Writer) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig %s: %w", kubeconfig, err)
+	}
+	cluster, err := Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	version, err := cluster.Discovery.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, withNextStep(err))
+	}
+	fmt.Fprintf(stderr, "checking against the cluster of %s, Kubernetes %s, with dry runs\n", term.Printable(kubeconfig), term.Printable(version.GitVersion))
+	return cluster, nil
+}
+
+// resources are the resources of an API server.
+type resources struct {
+	client dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+// send applies an object in a dry run.
+func (r *resources) send(ctx context.Context, object *unstructured.Unstructured) error {
+	resource, err := r.of(object)
+	if err != nil {
+		return err
+	}
+	object = object.DeepCopy()
+	object.SetManagedFields(nil)
+	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: askingAs, Force: true})
+	return err
+}
+
+// of returns the client for the resource of an object.
+func (r *resources) of(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	mapping, err := r.mapping(object.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return r.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
+	}
+	return r.client.Resource(mapping.Resource), nil
+}
+
+func (r *resources) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	return r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }

@@ -3,15 +3,23 @@
 package findings
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/contract/rules"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Waiver accepts the findings of a rule until a date.
@@ -111,4 +119,128 @@ func AcceptedNote(count int) string {
 		return ""
 	}
 	return fmt.Sprintf("; %d accepted", count)
+}
+
+// fingerprint identifies a finding independently of its line.
+func fingerprint(f contract.Finding) string {
+	return strings.Join([]string{f.Rule, f.Object, f.Field}, "|")
+}
+
+// baselineFile is the format of a baseline: the findings that existed when a
+// provider began to use the rules.
+type baselineFile struct {
+	// Findings are counted by rule, object and field.
+	Findings []baselineEntry `json:"findings"`
+}
+
+type baselineEntry struct {
+	Rule   string `json:"rule"`
+	Object string `json:"object,omitempty"`
+	Field  string `json:"field,omitempty"`
+	Count  int    `json:"count"`
+}
+
+// ReadBaseline reads the number of accepted findings by the identity of the finding.
+func ReadBaseline(file string) (map[string]int, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = yamldoc.ToUTF8(data); err != nil {
+		return nil, &ConfigError{file, err}
+	}
+	var written baselineFile
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&written); err != nil {
+		return nil, &ConfigError{file, err}
+	}
+	known := map[string]int{}
+	for _, entry := range written.Findings {
+		known[fingerprint(contract.Finding{Rule: entry.Rule, Object: entry.Object, Field: entry.Field})] += entry.Count
+	}
+	return known, nil
+}
+
+// WriteBaseline writes the findings, sorted, so that a diff is easy to review.
+func WriteBaseline(file string, v Report) error {
+	counts := map[baselineEntry]int{}
+	for _, f := range v.all() {
+		counts[baselineEntry{Rule: f.Rule, Object: f.Object, Field: f.Field}]++
+	}
+	written := baselineFile{Findings: []baselineEntry{}}
+	for entry, count := range counts {
+		entry.Count = count
+		written.Findings = append(written.Findings, entry)
+	}
+	slices.SortFunc(written.Findings, func(a, b baselineEntry) int {
+		return strings.Compare(a.Rule+"|"+a.Object+"|"+a.Field, b.Rule+"|"+b.Object+"|"+b.Field)
+	})
+	var out bytes.Buffer
+	if err := term.EncodeJSON(&out, written); err != nil {
+		return err
+	}
+	return os.WriteFile(file, out.Bytes(), 0o644)
+}
+
+// DefaultConfig is the config file that is read from the working directory, if it
+// exists.
+const DefaultConfig = ".capi-manifests.yaml"
+
+// Config is the config file, as in schema/config.json.
+type Config struct {
+	Validate struct {
+		// Severity and Output are used if the flags are not set.
+		Severity string `json:"severity"`
+		Output   string `json:"output"`
+		// Baseline is the path of a baseline, relative to the directory of the
+		// config file.
+		Baseline string   `json:"baseline"`
+		Waivers  []Waiver `json:"waivers"`
+	} `json:"validate"`
+}
+
+// ConfigError reports an invalid config file or baseline.
+type ConfigError struct {
+	File string
+	Err  error
+}
+
+func (e *ConfigError) Error() string { return fmt.Sprintf("reading %s: %v", e.File, e.Err) }
+
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// ReadConfig reads a config file; only the default file may be missing.
+func ReadConfig(file string) (settings Config, err error) {
+	data, err := os.ReadFile(ConfigPath(file))
+	if file == "" && errors.Is(err, fs.ErrNotExist) {
+		return settings, nil
+	}
+	if err != nil {
+		return settings, err
+	}
+	if data, err = yamldoc.ToUTF8(data); err != nil {
+		return settings, &ConfigError{ConfigPath(file), err}
+	}
+	if err := yaml.UnmarshalStrict(data, &settings); err != nil {
+		return settings, &ConfigError{ConfigPath(file), err}
+	}
+	var errs []error
+	for i, w := range settings.Validate.Waivers {
+		if err := w.check(); err != nil {
+			errs = append(errs, fmt.Errorf("validate.waivers[%d]: %w", i, err))
+		}
+	}
+	if len(errs) > 0 {
+		return settings, &ConfigError{ConfigPath(file), errors.Join(errs...)}
+	}
+	return settings, nil
+}
+
+// ConfigPath returns the path of the config file; DefaultConfig if file is empty.
+func ConfigPath(file string) string {
+	if file == "" {
+		return DefaultConfig
+	}
+	return file
 }
