@@ -62,8 +62,11 @@ func (c Component) setByVariables(objects, marked []*unstructured.Unstructured) 
 }
 
 // byField returns the content of an object in a form in which two settings change the same field only if they conflict: arguments of
-// containers are a map by flag, feature gates one by name, and so are environment variables.
+// containers are a map by flag; feature gates and environment variables are maps by name.
 func byField(obj *unstructured.Unstructured) map[string]any {
+	if len(object.Containers(obj)) == 0 { // a CRD is large
+		return obj.Object
+	}
 	obj = obj.DeepCopy()
 	for _, container := range object.Containers(obj) {
 		if arguments := argumentsOf(container); arguments != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
+// failure returns the outcome of an error.
 func failure(of reason.Reason, err error) status.Outcome {
 	return status.Outcome{Reason: of, Err: err}
 }
