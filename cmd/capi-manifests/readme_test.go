@@ -174,12 +174,14 @@ func checkDifferences(t *testing.T, docs, name string, args []string) {
 func differencesIn(report string) string {
 	var out strings.Builder
 	for line := range strings.Lines(report) {
-		switch words := strings.Fields(line); {
-		case strings.HasPrefix(line, "  ~ "), strings.HasPrefix(line, "  + "), strings.HasPrefix(line, "  - "):
-			out.WriteString(strings.TrimSpace(line) + "\n")
-		case strings.HasPrefix(line, "      ") && len(words) > 1:
+		if !strings.HasPrefix(line, "  ") {
+			continue
+		}
+		if objects, is := strings.CutPrefix(line, strings.Repeat(" ", 11)); is {
+			out.WriteString("    " + objects)
+		} else if words := strings.Fields(line); len(words) > 1 {
 			field, _, _ := strings.Cut(strings.Join(words[1:], " "), ": ")
-			out.WriteString("    " + field + "\n")
+			out.WriteString(field + "\n")
 		}
 	}
 	return out.String()
