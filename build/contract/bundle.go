@@ -210,18 +210,6 @@ func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 // HasVariable reports whether a text may depend on a variable, whose value is unknown.
 func HasVariable(text string) bool { return variable.Contains([]byte(text)) }
 
-// ObjectAt returns the object on a line; nil before the first object.
-func (b *Bundle) ObjectAt(line int) *Object {
-	var at *Object
-	for _, o := range b.Objects {
-		if o.Line() > line {
-			break
-		}
-		at = o
-	}
-	return at
-}
-
 // ClusterScoped reports whether an object is known to be cluster-scoped.
 func (b *Bundle) ClusterScoped(o *Object) bool {
 	if d := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind); d != nil {

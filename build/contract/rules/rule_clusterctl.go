@@ -483,6 +483,3 @@ func eachVariableLine(check func(line string) string) func(*contract.Bundle) con
 		return findings
 	}
 }
-
-// shared are variables that several providers use.
-var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
