@@ -42,8 +42,14 @@ var protectInfraCluster = Transform{
 		for _, obj := range objects {
 			existing[object.IdentityOf(obj)] = true
 		}
+		taken := map[string]bool{}
 		for _, crd := range crds {
-			for _, obj := range protection(crd, o.Namespace) {
+			name := protectionPrefix + singularOf(crd)
+			if taken[name] { // another group has a kind of the same name
+				name += "." + object.TextAt(crd.Object, "spec", "group")
+			}
+			taken[name] = true
+			for _, obj := range protection(name, crd, o.Namespace) {
 				if !existing[object.IdentityOf(obj)] {
 					objects = append(objects, obj)
 				}
@@ -105,8 +111,7 @@ func hasEndpoint(crd *unstructured.Unstructured) bool {
 }
 
 // protection returns the policy for a CRD and its binding.
-func protection(crd *unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
-	name := protectionPrefix + singularOf(crd)
+func protection(name string, crd *unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
 	policy := map[string]any{
 		"spec": map[string]any{
 			"failurePolicy": "Fail",

@@ -52,3 +52,27 @@ func TestApply_ReportsEachTransform(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Two groups can define a kind with the same name, such as vCluster's as a cluster and as a control plane.
+func TestInfraClusterProtection_KindsOfOneName(t *testing.T) {
+	crd := func(group string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": group, "names": map[string]any{"kind": "VCluster", "singular": "vcluster", "plural": "vclusters"}}}}
+		o.SetAPIVersion("apiextensions.k8s.io/v1")
+		o.SetKind("CustomResourceDefinition")
+		o.SetName("vclusters." + group)
+		return o
+	}
+	only := slices.DeleteFunc(transform.All(), func(t transform.Transform) bool { return t.Name != "infra-cluster-protection" })
+	objects, _, err := transform.Apply(only, []*unstructured.Unstructured{crd("a.example.com"), crd("b.example.com")}, transform.Options{ProtectClusters: []string{"vcluster"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, o := range objects[2:] {
+		names[o.GetName()]++
+	}
+	want := map[string]int{"openshift-cluster-api-protect-vcluster": 2, "openshift-cluster-api-protect-vcluster.b.example.com": 2}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names of policies and bindings (-want +got):\n%s", diff)
+	}
+}
