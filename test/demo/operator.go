@@ -16,7 +16,7 @@ import (
 )
 
 // election are the arguments for a short lease: an operator that has led for less than the duration of the lease removes no version completely.
-var election = []string{"--leader-elect", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=2s"}
+var election = []string{"--leader-elect", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=5s"}
 
 // startOperator starts capi-installer, the real binary with the credentials of its own service account as in a cluster, and
 // shows its log as it is written.
