@@ -77,7 +77,7 @@ func processed(t *testing.T, text string) error {
 
 // rejecting are the rules about objects of templates that an API server with Cluster API rejects. Objects that others find, such as one
 // with a dangling reference, are accepted.
-var rejecting = []string{"clusterctl/template-fields", "clusterctl/template-references", "clusterctl/template-object"}
+var rejecting = []string{"clusterctl/template-fields", "clusterctl/template-object"}
 
 // TestCoreServer_JudgesTemplates: an API server with the CRDs and the webhooks of Cluster API rejects a mutated object of a template, or of
 // the file of a ClusterClass, if and only if the rules have a new error. All objects without a mutation are accepted.
