@@ -46,6 +46,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/installer"
 	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/masking"
@@ -56,7 +57,6 @@ import (
 	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
-	"github.com/capi-installer/capi-installer/install/storedversion"
 	"github.com/capi-installer/capi-installer/install/version"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -256,13 +256,12 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	}
 	retries := newRetries()
 	instances := &instance.Access{Namespace: options.Namespaces.Operator, Live: live, Writer: writer}
-	migrator := &storedversion.Migrator{Cache: objects.Reader, Live: live, Writer: writer, Status: writer, Instances: instances, Delay: options.PolicyDelay}
 	reconciler := &installer.Reconciler{
 		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask, Namespaces: options.Namespaces,
 		Applier: installer.Applier{
 			Engine: objects, Adopter: adoption.Adopter{Writer: writer}, Checker: compatibility.Checker{Metadata: writer, Live: live},
 			Certificates: servingcert.Issuer{Namespace: options.Namespaces.Operator, Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
-			Guards: installer.Guards{Live: live, Writer: replacer, Instance: instances.Check, DropVersions: migrator.Drop, Readable: instances.Readable},
+			Guards: guard.Guards{Cache: objects.Reader, Live: live, Writer: replacer, Status: writer, Instances: instances, Delay: options.PolicyDelay},
 		},
 		Replacer: replacer,
 		Remover:  removal.Remover{Engine: objects, Live: live, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},

@@ -11,6 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 )
@@ -27,7 +28,7 @@ type Applier struct {
 	Certificates servingcert.Issuer
 	// Permissions checks the permissions for a version before it is rolled out, and Guards protect the cluster and its instances.
 	Permissions Permissions
-	Guards      Guards
+	Guards      guard.Guards
 
 	// A restart loses nothing of the following: plans are made again, certificates are checked again, reverts are counted again, replaced values are
 	// named once more, and objects that are deleted for the desired version are found again if they exist.
@@ -36,6 +37,8 @@ type Applier struct {
 	contention contention
 	replaced   replacements
 	deletions  deletions
+	// passed is the version that nothing stops. A process that starts later judges it again, unless its rollout has begun.
+	passed passed
 }
 
 // prepare divides a version into phases, leaves out the parts of others, and has the cache watch the kinds of the rest.

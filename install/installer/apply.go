@@ -14,7 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -39,7 +39,7 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		return r.execute(ctx, s, out, now)
 	}
 	if out.err == nil {
-		out.judged.findings, out.err = r.trial(s, out).findings(ctx, r.Engine.Reader)
+		out.judged.findings, out.err = r.trial(s, out).findings(ctx)
 	}
 	out = r.execute(ctx, s, out, now)
 	r.deletions = r.deletions.with(v.name, out.deletions())
@@ -53,7 +53,7 @@ func (r *Applier) divide(ctx context.Context, s state, out attempt) attempt {
 	if out.err = cmp.Or(out.err, out.plan.concealed); out.err != nil {
 		return out
 	}
-	if out.scope == rollout && r.Guards.passed.version != v.name {
+	if out.scope == rollout && r.passed.version != v.name {
 		if out.err = r.Permissions.check(ctx, out.plan); out.err != nil {
 			return r.unpermitted(ctx, s, out)
 		}
@@ -93,7 +93,7 @@ func (r *Applier) execute(ctx context.Context, s state, out attempt, now time.Ti
 		return out
 	}
 	out = r.checkAndApply(ctx, s, out, now)
-	out.immutable = r.Guards.immutable(ctx, out.plan, out.result)
+	out.immutable = immutable(ctx, &r.Guards, out.plan, out.result)
 	out.works = r.Engine.Available(ctx, out.plan.revision(), out.result)
 	key := out.plan.key()
 	reissued, errIssued := r.certified.issue(ctx, r.Engine.Changes, r.Certificates, out.plan, now, func(secret object.Identity) bool {
@@ -118,8 +118,10 @@ func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
 		return a
 	}
 	a.plan = a.plan.without(s.currentParts())
-	found, err := r.trial(s, a).judge(ctx, nil)
-	a.judged.findings = slices.DeleteFunc(found, func(f preflight.Finding) bool { return f.Reason == reason.ObjectsForbidden }) // the error has the rules
+	trial, live := r.trial(s, a), r.Guards
+	live.Cache, trial.guards = nil, &live
+	found, err := trial.judge(ctx)
+	a.judged.findings = slices.DeleteFunc(found, func(f guard.Finding) bool { return f.Reason == reason.ObjectsForbidden }) // the error has the rules
 	a.err = errors.Join(a.err, err)
 	return a
 }
@@ -135,7 +137,7 @@ func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now tim
 	}
 	a = r.applyAndAdopt(ctx, s, a, now)
 	if a.scope == rollout && a.err == nil && a.result.Complete() {
-		a.err = r.Guards.readable(ctx, a.plan)
+		a.err = r.Guards.AllReadable(ctx, a.plan.phases)
 	}
 	a.result.Phases = slices.Concat(phases, a.result.Phases)
 	a.verdicts = slices.Concat(verdicts, compatibility.Of(a.result))

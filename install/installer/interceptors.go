@@ -19,7 +19,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -93,7 +93,7 @@ func (d disarmer) disarm(ctx context.Context, s state) (out disarmed, err error)
 		failed = append(failed, err)
 		for _, i := range found {
 			if kept[i.Identity] != nil {
-				out.shared = append(out.shared, preflight.Deletion(i.Identity))
+				out.shared = append(out.shared, guard.Deletion(i.Identity))
 				continue
 			}
 			gone, err := d.delete(ctx, i)

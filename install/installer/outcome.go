@@ -18,14 +18,12 @@ import (
 	"github.com/capi-installer/capi-installer/install/collision"
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/instance"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/predecessor"
-	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
-	"github.com/capi-installer/capi-installer/install/storedversion"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -72,14 +70,14 @@ func (a attempt) problems() (found []status.Outcome) {
 	add(reason.Incompatible, strings.Join(a.refused, "; "), nil)
 	add(reason.Collision, a.collisions(), nil)
 	add(reason.Contested, a.contested, nil)
-	var migrating *storedversion.MigratingError
+	var migrating *guard.MigratingError
 	var waiting waitingError
 	switch {
 	case errors.As(a.err, &waiting):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + waiting.Error(), Recheck: waitingRecheck})
 	case errors.As(a.err, &migrating):
 		found = append(found, status.Outcome{Reason: reason.RollingOut, Message: "installing " + a.plan.name + ": " + migrating.Error(), Recheck: migrationPause})
-	case errors.As(a.err, new(*instance.UnreadableError)):
+	case errors.As(a.err, new(*guard.UnreadableError)):
 		add(reason.InstancesUnreadable, "", fmt.Errorf("version %s is not complete: %w", a.plan.name, a.err))
 	case errors.As(a.err, new(*permissionsError)):
 		add(reason.ObjectsForbidden, "", a.judged.with(a.err))
@@ -114,7 +112,7 @@ func (a attempt) progress() status.Outcome {
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
 	default:
-		message := strings.Join(append([]string{a.rollout()}, preflight.Notes(a.judged.findings)...), "; ")
+		message := strings.Join(append([]string{a.rollout()}, guard.Notes(a.judged.findings)...), "; ")
 		return status.Outcome{Reason: reason.RollingOut, Message: message}
 	}
 }
@@ -210,7 +208,7 @@ func (a attempt) adoptionEvents(ctx context.Context) []status.Event {
 
 // isTransient reports whether one of the causes of a rejection is transient, such as a conflict or
 // an unavailable API server.
-func isTransient(causes []error) bool { return slices.ContainsFunc(causes, preflight.IsTransient) }
+func isTransient(causes []error) bool { return slices.ContainsFunc(causes, guard.IsTransient) }
 
 // isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
 // can be temporary: roles are replaced during an upgrade, and quota can become

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -26,23 +26,12 @@ import (
 
 // prepare prepares the cluster for a phase. It returns the Deployments that the phase has in another namespace.
 func (t trial) prepare(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
-	if err := t.dropVersions(ctx, phase); err != nil {
-		return nil, err
+	for _, obj := range phase.Objects {
+		if err := t.guards.Drop(ctx, obj); err != nil {
+			return nil, err
+		}
 	}
 	return t.stopMoved(ctx, phase)
-}
-
-// dropVersions prepares the CRDs of a phase that lack stored versions.
-func (t trial) dropVersions(ctx context.Context, phase revision.Phase) error {
-	for _, obj := range phase.Objects {
-		if !object.IsCRD(obj) || t.guards.DropVersions == nil {
-			continue
-		}
-		if err := t.guards.DropVersions(ctx, obj); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // stopMoved deletes the Deployments of other versions that a phase of the version has in another namespace, and returns them: the installed version
@@ -141,13 +130,12 @@ func (d deletions) reserved(s state, version string) sets.Set[object.Identity] {
 }
 
 // immutable returns the objects of a plan that the API server rejects only because they exist with another immutable field.
-func (p *Guards) immutable(ctx context.Context, of plan, result engine.Result) sets.Set[object.Identity] {
+func immutable(ctx context.Context, guards *guard.Guards, of plan, result engine.Result) sets.Set[object.Identity] {
 	desired := revision.ByIdentity(of.phases)
 	out := sets.New[object.Identity]()
 	for _, rejection := range result.Rejections() {
 		for _, rejected := range rejection.Objects {
-			invalid := len(rejected.Errors) > 0 && !object.DeletesOthers(rejected.GroupKind) && !slices.ContainsFunc(rejected.Errors, func(err error) bool { return !preflight.IsInvalid(err) })
-			if invalid && desired[rejected.Identity] != nil && p.Writer != nil && preflight.Exists(p.Create(ctx, desired[rejected.Identity])) {
+			if one := desired[rejected.Identity]; one != nil && !object.DeletesOthers(rejected.GroupKind) && guard.IsImmutable(ctx, guards, one, rejected.Errors...) {
 				out.Insert(rejected.Identity)
 			}
 		}
@@ -160,7 +148,7 @@ func withDeletions(rejection *engine.Rejection, immutable sets.Set[object.Identi
 	var commands []string
 	for _, rejected := range rejection.Objects {
 		if immutable.Has(rejected.Identity) {
-			commands = append(commands, preflight.Deletion(rejected.Identity))
+			commands = append(commands, guard.Deletion(rejected.Identity))
 		}
 	}
 	if commands == nil {

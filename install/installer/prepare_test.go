@@ -22,6 +22,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -51,7 +52,7 @@ func TestTrial_StopsMovedDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(own, foreign).Build()
-	trial := trial{s: state{namespaces: v1alpha1.OpenShiftNamespaces}, guards: &Guards{Live: cluster, Writer: cluster}}
+	trial := trial{s: state{namespaces: v1alpha1.OpenShiftNamespaces}, guards: &guard.Guards{Live: cluster, Writer: cluster}}
 	exists := func(name string) bool {
 		t.Helper()
 		found, err := trial.stop(t.Context(), object.Identity{GroupKind: object.Deployment, Namespace: "capi-system", Name: name})
@@ -110,8 +111,8 @@ func TestImmutable_OnlyWhatCouldBeCreated(t *testing.T) {
 			}})
 			rejection := &engine.Rejection{Phase: "core", Objects: []engine.RejectedObject{{Identity: object.IdentityOf(desired), Errors: test.errs}}}
 			a := attempt{plan: plan{phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{desired}}}}, result: engine.Result{Phases: []engine.Phase{{Name: "core", Rejection: rejection}}}}
-			p := &Guards{Writer: server}
-			err := withDeletions(rejection, p.immutable(t.Context(), a.plan, a.result))
+			p := &guard.Guards{Writer: server}
+			err := withDeletions(rejection, immutable(t.Context(), p, a.plan, a.result))
 			if got := strings.Contains(err.Error(), command); got != test.want || !errors.Is(err, rejection) {
 				t.Errorf("%v, want the command: %t", err, test.want)
 			}

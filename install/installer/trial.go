@@ -9,29 +9,25 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // judgement is the result of the preflight of a version.
 type judgement struct {
 	version  string
-	findings []preflight.Finding
+	findings []guard.Finding
 	// accepted are the risks that the administrator accepts.
 	accepted []v1alpha1.AcceptedRisk
 }
 
 // blocking returns the findings that stop the version.
-func (j judgement) blocking() []preflight.Finding { return preflight.Blocking(j.findings) }
+func (j judgement) blocking() []guard.Finding { return guard.Blocking(j.findings) }
 
 // with adds the findings that stop the version to an error.
 func (j judgement) with(err error) error {
@@ -91,9 +87,23 @@ func (j judgement) acceptance() string {
 	return "kubectl patch clusterapi " + v1alpha1.ClusterAPIName + " --type=merge -p '" + string(patch) + "'"
 }
 
+// passed is a version that nothing stops, with the key of its plan and the notes about it.
+type passed struct {
+	version, key string
+	notes        []guard.Finding
+}
+
+// hasBegun reports whether objects of a version were applied: they must be maintained.
+func hasBegun(version *v1alpha1.Version) bool {
+	return version != nil && slices.ContainsFunc(version.Phases, func(phase v1alpha1.Phase) bool {
+		return phase.Name != revision.Preflight && phase.State != v1alpha1.PhasePending
+	})
+}
+
 // trial judges a version before its first object is written, and prepares the cluster for its phases.
 type trial struct {
-	guards *Guards
+	guards *guard.Guards
+	passed *passed
 	plans  *planner
 	engine *engine.Engine
 	s      state
@@ -104,45 +114,43 @@ type trial struct {
 
 // trial returns the trial of an attempt.
 func (r *Applier) trial(s state, a attempt) trial {
-	return trial{&r.Guards, &r.plans, r.Engine, s, a.plan, a.former}
+	return trial{&r.Guards, &r.passed, &r.plans, r.Engine, s, a.plan, a.former}
 }
 
 // findings returns the findings about a version that is going to be rolled out.
-func (t trial) findings(ctx context.Context, cache client.Reader) ([]preflight.Finding, error) {
-	if t.guards.passed.key == t.plan.key() {
-		return t.guards.passed.notes, nil
+func (t trial) findings(ctx context.Context) ([]guard.Finding, error) {
+	if t.passed.key == t.plan.key() {
+		return t.passed.notes, nil
 	}
 	if t.guards.Live == nil {
 		return nil, nil
 	}
-	found, err := t.judge(ctx, cache)
-	if err == nil && preflight.Blocking(found) == nil {
-		t.guards.passed = passed{t.plan.name, t.plan.key(), found}
+	found, err := t.judge(ctx)
+	if err == nil && guard.Blocking(found) == nil {
+		*t.passed = passed{t.plan.name, t.plan.key(), found}
 	}
 	return found, err
 }
 
-// judge returns the findings about a version. Without a cache, all objects are read from the API server.
-func (t trial) judge(ctx context.Context, cache client.Reader) (found []preflight.Finding, err error) {
+// judge returns the findings about a version.
+func (t trial) judge(ctx context.Context) (found []guard.Finding, err error) {
 	if hasBegun(t.s.Cluster.Status.Version(t.plan.name)) { // an earlier process has judged it
-		found, err = preflight.Lasting(t.release())
-	} else {
-		release := t.release()
-		if t.s.Cluster.Status.CurrentVersion != "" {
-			release.Upgrade = t.engine.Upgrade(t.plan.revision(), engine.Remembered(t.plans.older(t.s)))
-		}
-		found, err = preflight.Check(ctx, observed{cache: cache, Guards: t.guards}, release)
+		return guard.Lasting(t.release()), nil
 	}
-	if err != nil {
+	release := t.release()
+	if t.s.Cluster.Status.CurrentVersion != "" {
+		release.Upgrade = t.engine.Upgrade(t.plan.revision(), engine.Remembered(t.plans.older(t.s)))
+	}
+	if found, err = guard.Check(ctx, t.guards, release); err != nil {
 		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)
 	}
 	return found, nil
 }
 
 // release returns the release of an attempt.
-func (t trial) release() preflight.Release {
+func (t trial) release() guard.Release {
 	name, reported := t.plan.name, t.s.Cluster.Status
-	out := preflight.Release{
+	out := guard.Release{
 		Namespace: t.s.namespaces.Operator,
 		Version:   revision.Release(name), Phases: t.plan.phases, Unchanged: t.plan.others,
 		Adoptable: t.adoptable.Adoptable, Accepted: t.s.Cluster.Spec.AcceptedRisks,
@@ -152,10 +160,7 @@ func (t trial) release() preflight.Release {
 	}
 	if current := reported.Version(reported.CurrentVersion); current != nil {
 		out.Installed = current.Components
-		installed := t.plans.objectsOf(t.s, *current)
-		out.InstalledCRD = func(name string) *unstructured.Unstructured {
-			return installed[object.Identity{GroupKind: object.CustomResourceDefinition, Name: name}]
-		}
+		out.InstalledObjects = t.plans.objectsOf(t.s, *current)
 	}
 	return out
 }

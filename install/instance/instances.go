@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,8 +32,7 @@ func (a *Access) Of(ctx context.Context, crd *unstructured.Unstructured) (string
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{kind.Group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list"}}}
-	err := a.Permitted(ctx, rules, func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
+	err := a.Permitted(ctx, Rules(kind.Group, "list"), func(ctx context.Context) error { return a.Live.List(ctx, list, client.Limit(1)) })
 	if apierrors.IsStoreReadError(err) || apierrors.IsInternalError(err) && convertsInstances(crd, kind.Version) {
 		return "it has instances, which cannot be converted: " + err.Error(), nil
 	}
@@ -62,8 +60,13 @@ func (a *Access) isGone(ctx context.Context, crd *unstructured.Unstructured) boo
 // Since Kubernetes 1.37 it answers StoreReadError if that fails. Before, the answer has the code 500 and neither a reason nor
 // details: only the text of the webhook's error differs from other internal errors.
 func convertsInstances(crd *unstructured.Unstructured, version string) bool {
-	return object.TextAt(crd.Object, "spec", "conversion", "strategy") == "Webhook" &&
+	return HasWebhook(crd) &&
 		slices.ContainsFunc(object.TextsAt(crd.Object, "status", "storedVersions"), func(stored string) bool { return stored != version })
+}
+
+// HasWebhook reports whether a CRD has a conversion webhook.
+func HasWebhook(crd *unstructured.Unstructured) bool {
+	return object.TextAt(crd.Object, "spec", "conversion", "strategy") == "Webhook"
 }
 
 // ListKind returns the list kind of a CRD. It prefers the storage version to other

@@ -31,6 +31,11 @@ const instancesRole = "openshift-capi-installer-instances"
 // grantTimeout limits how long the API server may take to apply the role.
 const grantTimeout = 10 * time.Second
 
+// Rules permit verbs on all resources of an API group.
+func Rules(group string, verbs ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: verbs}}
+}
+
 // Permitted sends a request. If that is forbidden, it grants the installer the rules first.
 func (a *Access) Permitted(ctx context.Context, rules []rbacv1.PolicyRule, request func(context.Context) error) error {
 	forbidden := request(ctx)

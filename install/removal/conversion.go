@@ -84,10 +84,9 @@ func (c crds) endConversion(ctx context.Context, name string) error {
 
 // conversionService returns the Service of the conversion webhook of a CRD; empty if it has none.
 func conversionService(crd *unstructured.Unstructured) client.ObjectKey {
-	conversion := object.MapAt(crd.Object, "spec", "conversion")
-	if object.TextAt(conversion, "strategy") != "Webhook" {
+	if !instance.HasWebhook(crd) {
 		return client.ObjectKey{}
 	}
-	service := object.MapAt(conversion, "webhook", "clientConfig", "service")
+	service := object.MapAt(crd.Object, "spec", "conversion", "webhook", "clientConfig", "service")
 	return client.ObjectKey{Namespace: object.TextAt(service, "namespace"), Name: object.TextAt(service, "name")}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/masking"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
-	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -80,7 +80,7 @@ func (p Report) Blocked() error {
 			found.Objects++
 		}
 	}
-	for _, finding := range preflight.Blocking(p.Preflight) {
+	for _, finding := range guard.Blocking(p.Preflight) {
 		if finding.Risk != "" {
 			found.Risks++
 		} else if found.Objects == 0 {
@@ -97,7 +97,7 @@ func (p Report) Blocked() error {
 // Objects name the installation that owns them, in the namespace of installed.
 func (p *Report) Compare(ctx context.Context, installed *Installed, set operand.Set, phases []revision.Phase, unmanaged []string) (err error) {
 	judges := &judged{Cluster: installed.cluster, answers: map[object.Identity]answer{}}
-	p.Preflight, err = installed.findings(ctx, judges, preflight.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
+	p.Preflight, err = installed.findings(ctx, judges, guard.Release{Namespace: installed.Namespace, Version: p.ReleaseVersion, Phases: phases, Components: set.Components()})
 	if err != nil {
 		return err
 	}

@@ -25,9 +25,9 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
-	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -56,7 +56,7 @@ type Report struct {
 	// the cluster with --against.
 	MissingPermissions []rbac.Rule `json:"missingPermissions,omitempty"`
 	// Preflight are the findings of the installer's preflight in the cluster, with --against.
-	Preflight []preflight.Finding `json:"preflight,omitempty"`
+	Preflight []guard.Finding `json:"preflight,omitempty"`
 	// Cluster are the actions on the objects of a cluster, with --against.
 	Cluster []Action `json:"cluster,omitempty"`
 }
@@ -202,7 +202,7 @@ func (p Report) Table(w *bytes.Buffer) {
 		return []string{v.Key, v.Decision, v.Scope, v.Policy, term.OrNone(v.Reason)}
 	}))
 	term.Columns(w, []string{"MISSING PERMISSION OF THE INSTALLER"}, term.Rows(p.MissingPermissions, func(rule rbac.Rule) []string { return []string{rule.String()} }))
-	term.Columns(w, []string{"PREFLIGHT", "RISK", "FINDING"}, term.Rows(p.Preflight, func(f preflight.Finding) []string {
+	term.Columns(w, []string{"PREFLIGHT", "RISK", "FINDING"}, term.Rows(p.Preflight, func(f guard.Finding) []string {
 		return []string{effect(f), term.OrNone(string(f.Risk)), f.Message}
 	}))
 	if p.Cluster != nil {
@@ -218,7 +218,7 @@ func (p Report) Table(w *bytes.Buffer) {
 }
 
 // effect describes the effect of a finding on the installation.
-func effect(f preflight.Finding) string {
+func effect(f guard.Finding) string {
 	switch {
 	case f.Blocks():
 		return string(f.Reason)
@@ -351,7 +351,7 @@ func tone(action predecessor.Action) string {
 	}
 }
 
-func toneOfFinding(finding preflight.Finding) string {
+func toneOfFinding(finding guard.Finding) string {
 	if finding.Blocks() {
 		return "bad"
 	}

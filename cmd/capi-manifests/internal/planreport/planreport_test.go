@@ -13,9 +13,9 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
-	"github.com/capi-installer/capi-installer/install/preflight"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
@@ -73,7 +73,7 @@ func TestPlan_JSONValidatesAgainstTheSchema(t *testing.T) {
 // TestPlan_HTML: the page is well-formed, and names each action with its object; only unchanged objects are folded.
 func TestPlan_HTML(t *testing.T) {
 	p := plannedRelease(t)
-	p.Preflight = []preflight.Finding{{Message: "Secret <a> belongs to another owner"}}
+	p.Preflight = []guard.Finding{{Message: "Secret <a> belongs to another owner"}}
 	p.Cluster = []Action{
 		{Action: predecessor.Keep, Object: "ConfigMap kept"}, {Action: Remove, Object: "Service gone"},
 		{Action: predecessor.Change, Object: "Deployment changed", Fields: []string{"spec.template.spec"}, Restarts: true},

@@ -18,25 +18,22 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/fieldset"
-	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // findings returns the findings of the installer's preflight about a release.
-func (i *Installed) findings(ctx context.Context, judges *judged, release preflight.Release) ([]preflight.Finding, error) {
+func (i *Installed) findings(ctx context.Context, judges *judged, release guard.Release) ([]guard.Finding, error) {
 	release.Accepted = i.ClusterAPI.Spec.AcceptedRisks
 	release.Upgrade = fieldset.Upgrade{
 		Schemas: &fieldset.Schemas{Discovery: i.cluster.Discovery}, Namespace: i.Namespace, Older: i.older, Ignored: i.Ignored,
 	}
 	if current := i.ClusterAPI.Status.Version(i.ClusterAPI.Status.CurrentVersion); current != nil {
 		release.Installed = current.Components
-		installed := revision.ByIdentity([]revision.Phase{{Objects: i.objects[current.Name]}})
-		release.InstalledCRD = func(name string) *unstructured.Unstructured {
-			return installed[object.Identity{GroupKind: object.CustomResourceDefinition, Name: name}]
-		}
+		release.InstalledObjects = revision.ByIdentity([]revision.Phase{{Objects: i.objects[current.Name]}})
 	}
-	found, err := preflight.Check(ctx, judges, release)
+	found, err := guard.Check(ctx, judges, release)
 	for at := range found {
 		found[at].Message = i.mask.Text(found[at].Message)
 	}
@@ -76,7 +73,7 @@ func (j *judged) record(ctx context.Context, of, result *unstructured.Unstructur
 	}
 	switch {
 	case err == nil:
-	case preflight.Resolves(of, err):
+	case guard.Resolves(of, err):
 		found, result = contract.Answer{}, nil
 	default:
 		result = nil
@@ -84,30 +81,30 @@ func (j *judged) record(ctx context.Context, of, result *unstructured.Unstructur
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	j.answers[object.IdentityOf(of)] = answer{found, result}
-	if found.Verdict == contract.Unknown && (apierrors.IsForbidden(err) || preflight.IsTransient(err)) {
+	if found.Verdict == contract.Unknown && (apierrors.IsForbidden(err) || guard.IsTransient(err)) {
 		return nil
 	}
 	return err
 }
 
-// Apply implements preflight.Cluster.
+// Apply implements guard.Cluster.
 func (j *judged) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
 	result, err := j.Cluster.Apply(ctx, desired, v1alpha1.FieldOwner)
 	return j.record(ctx, desired, result, err)
 }
 
-// Merge implements preflight.Cluster.
+// Merge implements guard.Cluster.
 func (j *judged) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
 	result, err := j.Cluster.Merge(ctx, desired, patch, v1alpha1.FieldOwner)
 	return j.record(ctx, desired, result, err)
 }
 
-// Create implements preflight.Cluster.
+// Create implements guard.Cluster.
 func (j *judged) Create(ctx context.Context, desired *unstructured.Unstructured) error {
 	return j.Cluster.Create(ctx, desired, v1alpha1.FieldOwner)
 }
 
-// Instance implements preflight.Cluster.
+// Instance implements guard.Cluster.
 func (j *judged) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
 	number, err := instancesOf(ctx, j.Cluster, crd)
 	if number == 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package storedversion
+package guard
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// crd returns a CRD that may be adopted. A version has the suffix "!" if it is the storage version, and "-" if it is not served.
-func crd(stored []string, versions ...string) *unstructured.Unstructured {
+// storedCRD returns a CRD that may be adopted. A version has the suffix "!" if it is the storage version, and "-" if it is not served.
+func storedCRD(stored []string, versions ...string) *unstructured.Unstructured {
 	var all []any
 	for _, version := range versions {
 		name := strings.TrimRight(version, "!-")
@@ -54,20 +54,20 @@ func anyOf(texts []string) (out []any) {
 	return out
 }
 
-// cluster is a cluster with a CRD and its instances. It records the writes.
-type cluster struct {
+// storage is a cluster with a CRD and its instances. It records the writes.
+type storage struct {
 	client.WithWatch
 	instances []string
 	writes    []string
 }
 
-func newCluster(t *testing.T, live *unstructured.Unstructured, instances ...string) *cluster {
+func newStorage(t *testing.T, live *unstructured.Unstructured, instances ...string) *storage {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{instances: instances}
+	c := &storage{instances: instances}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(live)
 	c.WithWatch = builder.WithObjects(live).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
@@ -90,7 +90,7 @@ func newCluster(t *testing.T, live *unstructured.Unstructured, instances ...stri
 }
 
 // list returns instances in pages of two.
-func (c *cluster) list(into *metav1.PartialObjectMetadataList, options []client.ListOption) error {
+func (c *storage) list(into *metav1.PartialObjectMetadataList, options []client.ListOption) error {
 	if into.GroupVersionKind().Kind != "MachineList" {
 		return fmt.Errorf("a list of %s", into.GroupVersionKind())
 	}
@@ -111,9 +111,9 @@ func (c *cluster) list(into *metav1.PartialObjectMetadataList, options []client.
 }
 
 // now returns the versions and the stored versions of the CRD.
-func (c *cluster) now(t *testing.T) string {
+func (c *storage) now(t *testing.T) string {
 	t.Helper()
-	found := crd(nil)
+	found := storedCRD(nil)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +131,8 @@ func (c *cluster) now(t *testing.T) string {
 }
 
 // Instances are written before a version leaves the list of stored versions. The CRD of another owner, and one that loses no stored version, stay.
-func TestMigrator_Drop(t *testing.T) {
-	foreign := crd([]string{"v1", "v2"}, "v1", "v2!")
+func TestDrop_StoredVersions(t *testing.T) {
+	foreign := storedCRD([]string{"v1", "v2"}, "v1", "v2!")
 	foreign.SetAnnotations(nil)
 	for name, test := range map[string]struct {
 		cached, live, manifest *unstructured.Unstructured
@@ -140,41 +140,41 @@ func TestMigrator_Drop(t *testing.T) {
 		now                    string
 	}{
 		"a stored version is dropped": {
-			live: crd([]string{"v1", "v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), instances: []string{"a", "b", "c"},
+			live: storedCRD([]string{"v1", "v2"}, "v1", "v2!"), manifest: storedCRD(nil, "v2!"), instances: []string{"a", "b", "c"},
 			writes: []string{"instance a in v2", "instance b in v2", "instance c in v2", "status"}, now: "v2 of [v1 v2], stored [v2]",
 		},
 		"without instances": {
-			live: crd([]string{"v1", "v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), writes: []string{"status"}, now: "v2 of [v1 v2], stored [v2]",
+			live: storedCRD([]string{"v1", "v2"}, "v1", "v2!"), manifest: storedCRD(nil, "v2!"), writes: []string{"status"}, now: "v2 of [v1 v2], stored [v2]",
 		},
 		"no stored version is dropped": {
-			live: crd([]string{"v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), instances: []string{"a"}, now: "v2 of [v1 v2], stored [v2]",
+			live: storedCRD([]string{"v2"}, "v1", "v2!"), manifest: storedCRD(nil, "v2!"), instances: []string{"a"}, now: "v2 of [v1 v2], stored [v2]",
 		},
 		"of another owner": {
-			live: foreign, manifest: crd(nil, "v2!"), instances: []string{"a"}, now: "v2 of [v1 v2], stored [v1 v2]",
+			live: foreign, manifest: storedCRD(nil, "v2!"), instances: []string{"a"}, now: "v2 of [v1 v2], stored [v1 v2]",
 		},
 		"the cache is old": {
-			cached: crd([]string{"v1", "v2"}, "v1", "v2!"), live: crd([]string{"v2"}, "v1", "v2!"), manifest: crd(nil, "v2!"), instances: []string{"a"},
+			cached: storedCRD([]string{"v1", "v2"}, "v1", "v2!"), live: storedCRD([]string{"v2"}, "v1", "v2!"), manifest: storedCRD(nil, "v2!"), instances: []string{"a"},
 			now: "v2 of [v1 v2], stored [v2]",
 		},
 		"the storage version is dropped, and the next one is served": {
-			live: crd([]string{"v2"}, "v1", "v2!"), manifest: crd(nil, "v1!"), instances: []string{"a"},
+			live: storedCRD([]string{"v2"}, "v1", "v2!"), manifest: storedCRD(nil, "v1!"), instances: []string{"a"},
 			writes: []string{"versions", "instance a in v1", "status"}, now: "v1 of [v1 v2], stored [v1]",
 		},
 		"the storage version is dropped, and the next one is new, without instances": {
-			live: crd([]string{"v1"}, "v1!"), manifest: crd(nil, "v2!"), writes: []string{"versions", "status"}, now: "v2 of [v2 v1], stored [v2]",
+			live: storedCRD([]string{"v1"}, "v1!"), manifest: storedCRD(nil, "v2!"), writes: []string{"versions", "status"}, now: "v2 of [v2 v1], stored [v2]",
 		},
 		"the storage version is dropped, and the next one is new, with instances": {
-			live: crd([]string{"v1"}, "v1!"), manifest: crd(nil, "v2!"), instances: []string{"a"}, now: "v1 of [v1], stored [v1]",
+			live: storedCRD([]string{"v1"}, "v1!"), manifest: storedCRD(nil, "v2!"), instances: []string{"a"}, now: "v1 of [v1], stored [v1]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, test.live, test.instances...)
+			c := newStorage(t, test.live, test.instances...)
 			cache := client.Reader(c)
 			if test.cached != nil {
-				cache = newCluster(t, test.cached)
+				cache = newStorage(t, test.cached)
 			}
-			m := &Migrator{Cache: cache, Live: c, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-			if err := m.Drop(t.Context(), test.manifest); err != nil {
+			g := &Guards{Cache: cache, Live: c, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
+			if err := g.Drop(t.Context(), test.manifest); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.writes, c.writes); diff != "" {
@@ -188,14 +188,14 @@ func TestMigrator_Drop(t *testing.T) {
 }
 
 // A version stays in the list if an instance could not be written.
-func TestMigrator_KeepsTheVersionAfterAnError(t *testing.T) {
-	c := newCluster(t, crd([]string{"v1", "v2"}, "v1", "v2!"), "a", "b")
+func TestDrop_KeepsTheVersionAfterAnError(t *testing.T) {
+	c := newStorage(t, storedCRD([]string{"v1", "v2"}, "v1", "v2!"), "a", "b")
 	down := errors.New("down")
 	writer := interceptor.NewClient(c, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 		return map[string]error{"b": down}[o.GetName()]
 	}})
-	m := &Migrator{Cache: c, Live: c, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-	err := m.Drop(t.Context(), crd(nil, "v2!"))
+	g := &Guards{Cache: c, Live: c, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
+	err := g.Drop(t.Context(), storedCRD(nil, "v2!"))
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "Machine b") || slices.Contains(c.writes, "status") {
 		t.Errorf("error %v, writes %v", err, c.writes)
 	}
@@ -227,8 +227,8 @@ func TestMoveOwners_OfDroppedVersions(t *testing.T) {
 }
 
 // A list whose token has expired begins again: an instance that was not seen must not keep the dropped version.
-func TestMigrator_ExpiredListBeginsAgain(t *testing.T) {
-	c := newCluster(t, crd([]string{"v1", "v2"}, "v1", "v2!"), "a", "b", "c")
+func TestDrop_ExpiredListBeginsAgain(t *testing.T) {
+	c := newStorage(t, storedCRD([]string{"v1", "v2"}, "v1", "v2!"), "a", "b", "c")
 	expired := false
 	live := interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if how := (&client.ListOptions{}).ApplyOptions(options); how.Continue != "" && !expired {
@@ -237,8 +237,8 @@ func TestMigrator_ExpiredListBeginsAgain(t *testing.T) {
 		}
 		return next.List(ctx, list, options...)
 	}})
-	m := &Migrator{Cache: c, Live: live, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-	if err := m.Drop(t.Context(), crd(nil, "v2!")); err != nil {
+	g := &Guards{Cache: c, Live: live, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
+	if err := g.Drop(t.Context(), storedCRD(nil, "v2!")); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"instance a in v2", "instance b in v2", "instance a in v2", "instance b in v2", "instance c in v2", "status"}
@@ -248,7 +248,7 @@ func TestMigrator_ExpiredListBeginsAgain(t *testing.T) {
 }
 
 // An instance that another client has changed is read again from its own namespace. One that was deleted is done.
-func TestMigrator_ReadsAgainAfterAConflict(t *testing.T) {
+func TestDrop_ReadsAgainAfterAConflict(t *testing.T) {
 	for name, test := range map[string]struct {
 		deleted bool
 		want    []string
@@ -257,7 +257,7 @@ func TestMigrator_ReadsAgainAfterAConflict(t *testing.T) {
 		"deleted": {true, []string{"b/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, crd([]string{"v1", "v2"}, "v1", "v2!"))
+			c := newStorage(t, storedCRD([]string{"v1", "v2"}, "v1", "v2!"))
 			live := interceptor.NewClient(c, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 				how := (&client.ListOptions{}).ApplyOptions(options)
 				items := []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "x"}}}
@@ -281,8 +281,8 @@ func TestMigrator_ReadsAgainAfterAConflict(t *testing.T) {
 				}
 				return nil
 			}})
-			m := &Migrator{Cache: c, Live: live, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-			if err := m.Drop(t.Context(), crd(nil, "v2!")); err != nil {
+			g := &Guards{Cache: c, Live: live, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
+			if err := g.Drop(t.Context(), storedCRD(nil, "v2!")); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, writes); diff != "" {

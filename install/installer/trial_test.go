@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +20,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
-	"github.com/capi-installer/capi-installer/install/preflight"
+	"github.com/capi-installer/capi-installer/install/guard"
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
@@ -62,12 +61,12 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 		},
 	})
 	r := reconcilerOf(t, live, live, watches{}).Applier
-	r.Guards = Guards{Live: live, Writer: live}
+	r.Guards = guard.Guards{Live: live, Writer: live}
 	judge := func() attempt {
 		t.Helper()
 		a := attempt{plan: planOf(t, &r, s, second), judged: judgement{version: second.Name}, scope: rollout}
 		var err error
-		if a.judged.findings, err = r.trial(s, a).findings(t.Context(), r.Engine.Reader); err != nil {
+		if a.judged.findings, err = r.trial(s, a).findings(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		r.deletions = r.deletions.with(second.Name, a.deletions())
@@ -110,10 +109,10 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
 	r := reconcilerOf(t, live, live, watches{}).Applier
 	for state, want := range map[v1alpha1.PhaseState]int{v1alpha1.PhasePending: 1, v1alpha1.PhaseProgressing: 0, v1alpha1.PhaseComplete: 0} {
-		r.Guards = Guards{Live: live, Writer: live} // as after a start
+		r.Guards = guard.Guards{Live: live, Writer: live} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		p := planOf(t, &r, s, version)
-		if found, err := r.trial(s, attempt{plan: p}).findings(t.Context(), r.Engine.Reader); err != nil || len(found) != want {
+		if found, err := r.trial(s, attempt{plan: p}).findings(t.Context()); err != nil || len(found) != want {
 			t.Errorf("phase %s: findings %v, want %d: %v", state, found, want, err)
 		}
 	}
@@ -133,7 +132,7 @@ func TestPreflight_NotesOfAVersionThatHasBegun(t *testing.T) {
 	r := reconcilerOf(t, fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build(), watches{}).Applier
 	r.Guards.Live = fake.NewClientBuilder().Build() // a read would fail: its cluster is empty
 	p := planOf(t, &r, s, second)
-	found, err := r.trial(s, attempt{plan: p}).findings(t.Context(), r.Engine.Reader)
+	found, err := r.trial(s, attempt{plan: p}).findings(t.Context())
 	if err != nil || len(found) != 1 || found[0].Blocks() || !strings.Contains(found[0].Message, "1 CRD(s) switch to v2, which the installed release lacks") {
 		t.Errorf("findings %+v, want the note about the way back: %v", found, err)
 	}
@@ -154,7 +153,7 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 	}{"a new version": {want: "; objects already exist and are not managed by the installer (no owner: ConfigMap theirs)"}, "a version that has begun": {begun: true}} {
 		t.Run(name, func(t *testing.T) {
 			r := reconcilerOf(t, unreadable, live, watches{}).Applier
-			r.Guards = Guards{Live: live, Writer: live}
+			r.Guards = guard.Guards{Live: live, Writer: live}
 			s.Cluster.Status.Versions[0].Phases = nil
 			if test.begun {
 				s.Cluster.Status.Versions[0].Phases = []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseComplete}}
@@ -172,7 +171,7 @@ func TestPreflight_BesideMissingPermissions(t *testing.T) {
 func TestOutcome_OfThePreflight(t *testing.T) {
 	a := attempt{
 		plan: plan{version: version{name: "4.22.0-2"}}, scope: rollout,
-		judged: judgement{"4.22.0-2", []preflight.Finding{
+		judged: judgement{"4.22.0-2", []guard.Finding{
 			{Reason: reason.Collision, Message: "objects already exist"},
 			{Reason: reason.RiskNotAccepted, Risk: v1alpha1.BreakingCRDChange, Message: "CustomResourceDefinition c: d"},
 			{Reason: reason.RiskNotAccepted, Risk: v1alpha1.SkippedVersions, Message: "e", Accepted: true},
@@ -198,32 +197,5 @@ func TestOutcome_OfThePreflight(t *testing.T) {
 	a.result.Phases = append(a.result.Phases, engine.Phase{Name: "core"})
 	if got := a.outcome(); got.Reason != reason.RollingOut || !strings.HasSuffix(got.Message, "; accepted risk SkippedVersions: e; f") {
 		t.Errorf("outcome of a version that nothing stops: %+v", got)
-	}
-}
-
-// An object that the installer may not read, or whose kind is not served, counts as absent. Other errors stop the judgement.
-func TestObserved_Read(t *testing.T) {
-	resource := schema.GroupResource{Resource: "configmaps"}
-	for name, test := range map[string]struct {
-		err    error
-		failed bool
-	}{
-		"forbidden":   {apierrors.NewForbidden(resource, "a", nil), false},
-		"not served":  {&meta.NoKindMatchError{}, false},
-		"not found":   {apierrors.NewNotFound(resource, "a"), false},
-		"unavailable": {apierrors.NewServiceUnavailable("down"), true},
-	} {
-		reader := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-				return test.err
-			},
-			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-				return test.err
-			},
-		})
-		found, err := observed{cache: reader, Guards: &Guards{Live: reader}}.Read(t.Context(), settings("a", "red"))
-		if (err != nil) != test.failed || !test.failed && found != nil {
-			t.Errorf("%s: %v, %v", name, found, err)
-		}
 	}
 }

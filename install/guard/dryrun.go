@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package guard
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,7 +109,7 @@ func (r Release) dryRun(ctx context.Context, cluster Cluster, one judged, actual
 		one.findings = append(one.findings, found)
 	default:
 		found.Reason = reason.ObjectsRefused
-		if actual != nil && IsInvalid(err) && Exists(cluster.Create(ctx, desired)) {
+		if actual != nil && IsImmutable(ctx, cluster, desired, err) {
 			found = immutable(found, desired)
 		}
 		one.findings = append(one.findings, found)
@@ -171,6 +172,48 @@ func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.U
 	return desired
 }
 
+// Read implements Cluster.
+func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(like.GroupVersionKind())
+	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
+	// The cache would watch all Secrets.
+	if g.Cache != nil && object.GroupKind(like) != object.Secret {
+		err = g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	}
+	if apierrors.IsNotFound(err) {
+		err = g.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Apply implements Cluster.
+func (g *Guards) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
+	return g.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
+}
+
+// Merge implements Cluster.
+func (g *Guards) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
+	return g.Writer.Patch(ctx, desired.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
+}
+
+// Instance implements Cluster.
+func (g *Guards) Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
+	found, err := g.Instances.Check(ctx, crd)
+	if apierrors.IsForbidden(err) {
+		return "it may have instances: " + err.Error(), nil
+	}
+	return found, err
+}
+
+// Create implements Cluster.
+func (g *Guards) Create(ctx context.Context, desired *unstructured.Unstructured) error {
+	return g.Writer.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
+}
+
 // Resolves reports whether the installer completes a write that the API server rejects in a dry run. It replaces bindings. The stored versions of a
 // CRD are reduced before it is applied; changesOf finds a CRD for which that is impossible.
 func Resolves(desired *unstructured.Unstructured, err error) bool {
@@ -179,8 +222,15 @@ func Resolves(desired *unstructured.Unstructured, err error) bool {
 	return replacing.Replaces(desired, err) || object.IsCRD(desired) && storedVersions
 }
 
-// IsInvalid reports whether the API server rejects fields of an object. Errors of webhooks and policies can depend on other objects.
-func IsInvalid(err error) bool { return len(replacing.InvalidFields(err)) > 0 }
+// IsImmutable reports whether the API server rejects an existing object only because of an immutable field: each error is about fields, because
+// errors of webhooks and policies can depend on other objects, and the object would be created. The API server compares names after all else.
+func IsImmutable(ctx context.Context, cluster Cluster, desired *unstructured.Unstructured, errs ...error) bool {
+	if len(errs) == 0 || slices.ContainsFunc(errs, func(err error) bool { return len(replacing.InvalidFields(err)) == 0 }) {
+		return false
+	}
+	err := cluster.Create(ctx, desired)
+	return err == nil || apierrors.IsAlreadyExists(err)
+}
 
 // IsTransient reports whether an error is no verdict on the object, such as a conflict or an unavailable API server.
 func IsTransient(err error) bool {
@@ -206,6 +256,3 @@ func Deletion(o object.Identity) string {
 	}
 	return "kubectl delete " + resource + " " + o.Name + " -n " + o.Namespace
 }
-
-// Exists reports whether a create failed only because the object exists: the API server compares names after all else.
-func Exists(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }

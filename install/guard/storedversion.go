@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storedversion removes versions from the stored versions of a CRD, so that a manifest without them can be applied.
-//
-// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes a
-// version from that list. So before a CRD is applied, its instances are written again. This stores them in the storage version. Then the list
-// is reduced to that version.
-//
-// If the new manifest lacks the storage version too, instances are first stored in its own storage version:
-//   - if the CRD in the cluster serves that version, as after a release that is replaced by the previous one, by switching the storage
-//     version of the CRD. Instances that were stored in the other version need a working conversion webhook; those that were not written
-//     since do not;
-//   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
-//     knows whether its old or its new conversion webhook reads them.
-//
-// docs/adr/0055-hold.md has the alternatives.
-package storedversion
+package guard
 
 import (
 	"context"
@@ -30,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/retry"
@@ -53,24 +39,6 @@ const (
 	migrationTime = 20 * time.Second
 )
 
-// Migrator writes the instances of CRDs in their storage version. It is not safe for concurrent use.
-type Migrator struct {
-	// Cache reads CRDs of the installer from a cache.
-	Cache client.Reader
-	// Live reads from the API server, bypassing the cache.
-	Live client.Reader
-	// Writer writes to the API server, and Status the status of CRDs.
-	Writer client.Writer
-	Status client.StatusClient
-	// Instances permits the requests for instances.
-	Instances *instance.Access
-	// Delay is the time until all API servers know a version of a CRD that one of them knows; 0 means two seconds.
-	Delay time.Duration
-
-	// migrations are the passes over instances that have not reached the end, by the UID of the CRD. A process that starts later begins them again.
-	migrations map[apitypes.UID]migration
-}
-
 // migration is a pass over the instances of a CRD that has not reached the end.
 type migration struct {
 	next    string // the token of the next page
@@ -90,53 +58,73 @@ func (e *MigratingError) Error() string {
 	return fmt.Sprintf("writing the instances of CustomResourceDefinition %s again, which drops the stored version(s) %q: %d written", e.CRD, e.Versions, e.Written)
 }
 
+// The API server rejects a CRD without a version that status.storedVersions names, because instances can be stored in it, and never removes a
+// version from that list. So before a CRD is applied, its instances are written again. This stores them in the storage version. Then the list
+// is reduced to that version.
+//
+// If the new manifest lacks the storage version too, instances are first stored in its own storage version:
+//   - if the CRD in the cluster serves that version, as after a release that is replaced by the previous one, by switching the storage
+//     version of the CRD. Instances that were stored in the other version need a working conversion webhook; those that were not written
+//     since do not;
+//   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
+//     knows whether its old or its new conversion webhook reads them.
+//
+// docs/adr/0055-hold.md has the alternatives.
+
 // Drop prepares a CRD of the cluster for a manifest that lacks some of its stored versions. It returns a
 // *MigratingError if it must be called again. It changes only CRDs that belong to the installer or may be adopted.
-func (m *Migrator) Drop(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(object.CRDVersion)
-	err = m.Cache.Get(ctx, client.ObjectKeyFromObject(manifest), crd)
+func (g *Guards) Drop(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
+	if g.Live == nil || !object.IsCRD(manifest) {
+		return nil
+	}
+	crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName())
 	if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) == 0 {
 		return nil
 	}
 	if err == nil {
-		crd, err = instance.ReadCRD(ctx, m.Live, manifest.GetName())
+		crd, err = instance.ReadCRD(ctx, g.Live, manifest.GetName())
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	dropped := droppedVersions(crd, manifest)
-	if len(dropped) == 0 || revision.Owner(m.Instances.Namespace, crd) == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()) {
+	if len(dropped) == 0 || revision.Owner(g.Instances.Namespace, crd) == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()) {
 		return nil
 	}
-	defer func() { err = errors.Join(err, m.Instances.Withdraw(context.WithoutCancel(ctx))) }()
-	if !slices.Contains(object.CRDVersions(manifest), object.StorageVersion(crd)) {
-		if object.ServesVersion(crd, object.StorageVersion(manifest)) {
-			crd, err = m.switchStorage(ctx, crd, object.StorageVersion(manifest))
+	defer func() { err = errors.Join(err, g.Instances.Withdraw(context.WithoutCancel(ctx))) }()
+	if dropsStorage(crd, manifest) {
+		changed := crd.DeepCopy()
+		if switches(crd, manifest) {
+			object.SetStorageVersion(changed, object.StorageVersion(manifest))
 		} else {
-			crd, err = m.addVersions(ctx, crd, manifest, dropped)
+			why, err := g.Instances.Of(ctx, crd)
+			if err != nil || why != "" {
+				log.FromContext(ctx).Info("Not changing the storage version of a CRD", "crd", crd.GetName(), "drops", dropped, "cause", why)
+				return err
+			}
+			addVersions(changed, manifest, dropped)
 		}
-		if crd == nil || err != nil {
+		if err := g.setVersions(ctx, crd, changed); err != nil {
 			return err
 		}
+		crd = changed
 	}
-	if err := m.migrate(ctx, crd, dropped); err != nil {
+	if err := g.migrate(ctx, crd, dropped); err != nil {
 		return err
 	}
-	return m.setStoredVersions(ctx, crd, dropped)
+	return g.setStoredVersions(ctx, crd, dropped)
 }
 
 // migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
-func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
-	kind := instance.ListKind(crd)
-	kind.Version = object.StorageVersion(crd)
-	state := m.migrations[crd.GetUID()]
+func (g *Guards) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+	kind := listKind(crd, object.StorageVersion(crd))
+	state := g.migrations[crd.GetUID()]
 	end, pace := time.Now().Add(migrationTime), flowcontrol.NewTokenBucketRateLimiter(migrationRate, migrationRate)
 	for {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		err := m.Instances.Permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error {
-			return m.Live.List(ctx, list, client.Limit(migrationPage), client.Continue(state.next))
+		err := g.Instances.Permitted(ctx, instance.Rules(kind.Group, migrationVerbs...), func(ctx context.Context) error {
+			return g.Live.List(ctx, list, client.Limit(migrationPage), client.Continue(state.next))
 		})
 		if apierrors.IsResourceExpired(err) && state.next != "" {
 			state.next = ""
@@ -145,20 +133,20 @@ func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, 
 		if err != nil {
 			return fmt.Errorf("listing the instances of %s, which drops a stored version: %w", object.Describe(crd), err)
 		}
-		if err := m.rewrite(ctx, pace, kind, dropped, list.Items); err != nil {
+		if err := g.rewrite(ctx, pace, kind, dropped, list.Items); err != nil {
 			return err
 		}
 		state.next, state.written = list.Continue, state.written+len(list.Items)
 		if state.next == "" {
-			delete(m.migrations, crd.GetUID())
+			delete(g.migrations, crd.GetUID())
 			log.FromContext(ctx).Info("Wrote the instances of a CRD in its storage version", "crd", crd.GetName(), "version", kind.Version, "instances", state.written)
 			return nil
 		}
 		if time.Now().After(end) {
-			if m.migrations == nil {
-				m.migrations = map[apitypes.UID]migration{}
+			if g.migrations == nil {
+				g.migrations = map[types.UID]migration{}
 			}
-			m.migrations[crd.GetUID()] = state
+			g.migrations[crd.GetUID()] = state
 			return &MigratingError{CRD: crd.GetName(), Versions: dropped, Written: state.written}
 		}
 	}
@@ -166,12 +154,12 @@ func (m *Migrator) migrate(ctx context.Context, crd *unstructured.Unstructured, 
 
 // rewrite writes instances without a change, except that fields which are owned in a dropped version are owned in the storage version from
 // now on: the API server forgets owners in versions that it does not know.
-func (m *Migrator) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
+func (g *Guards) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
 	for i := range items {
 		if err := pace.Wait(ctx); err != nil {
 			return fmt.Errorf("writing instances: %w", err)
 		}
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.rewriteOne(ctx, list, dropped, &items[i]) })
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return g.rewriteOne(ctx, list, dropped, &items[i]) })
 		if client.IgnoreNotFound(err) != nil {
 			items[i].SetGroupVersionKind(instanceKind(list))
 			return fmt.Errorf("writing %s in its storage version: %w", object.Describe(&items[i]), err)
@@ -181,7 +169,7 @@ func (m *Migrator) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, li
 }
 
 // rewriteOne writes one instance. After a conflict, it is read again.
-func (m *Migrator) rewriteOne(ctx context.Context, list schema.GroupVersionKind, dropped []string, listed *metav1.PartialObjectMetadata) error {
+func (g *Guards) rewriteOne(ctx context.Context, list schema.GroupVersionKind, dropped []string, listed *metav1.PartialObjectMetadata) error {
 	patch := []byte("{}")
 	if moved, changed := moveOwners(listed.ManagedFields, list.Group, dropped, list.Version); changed {
 		content, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": listed.ResourceVersion, "managedFields": moved}})
@@ -194,14 +182,14 @@ func (m *Migrator) rewriteOne(ctx context.Context, list schema.GroupVersionKind,
 	written.SetGroupVersionKind(instanceKind(list))
 	written.SetNamespace(listed.Namespace)
 	written.SetName(listed.Name)
-	err := m.Instances.Permitted(ctx, migrationRules(list.Group), func(ctx context.Context) error {
-		return m.Writer.Patch(ctx, written, client.RawPatch(apitypes.MergePatchType, patch))
+	err := g.Instances.Permitted(ctx, instance.Rules(list.Group, migrationVerbs...), func(ctx context.Context) error {
+		return g.Writer.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
 	})
 	if apierrors.IsConflict(err) {
 		one := &metav1.PartialObjectMetadataList{}
 		one.SetGroupVersionKind(list)
 		selected := client.MatchingFields{"metadata.name": listed.Name}
-		if err := m.Live.List(ctx, one, selected, client.InNamespace(listed.Namespace)); err != nil {
+		if err := g.Live.List(ctx, one, selected, client.InNamespace(listed.Namespace)); err != nil {
 			return err
 		}
 		if len(one.Items) == 0 {
@@ -217,71 +205,59 @@ func instanceKind(list schema.GroupVersionKind) schema.GroupVersionKind {
 	return list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List"))
 }
 
-// switchStorage makes another version that a CRD serves its storage version, and returns the changed CRD.
-func (m *Migrator) switchStorage(ctx context.Context, crd *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
-	switched := crd.DeepCopy()
-	object.SetStorageVersion(switched, version)
-	return m.setVersions(ctx, crd, object.MapsAt(switched.Object, "spec", "versions"))
+// dropsStorage reports whether a manifest lacks the storage version of a CRD.
+func dropsStorage(crd, manifest *unstructured.Unstructured) bool {
+	return !slices.Contains(object.CRDVersions(manifest), object.StorageVersion(crd))
 }
 
-// addVersions adds the versions of a manifest to a CRD without instances, so that the storage version can change, and returns the changed CRD.
-// It returns nil if the CRD has instances.
-func (m *Migrator) addVersions(ctx context.Context, crd, manifest *unstructured.Unstructured, dropped []string) (*unstructured.Unstructured, error) {
-	why, err := m.Instances.Of(ctx, crd)
-	if err != nil || why != "" {
-		log.FromContext(ctx).Info("Not changing the storage version of a CRD", "crd", crd.GetName(), "drops", dropped, "cause", why)
-		return nil, err
-	}
-	versions := slices.Clone(object.MapsAt(manifest.Object, "spec", "versions"))
-	for _, version := range object.MapsAt(crd.DeepCopy().Object, "spec", "versions") {
-		if name, _ := version["name"].(string); slices.Contains(dropped, name) {
+// switches reports whether a CRD serves the storage version of a manifest, so that instances can be stored in it first.
+func switches(crd, manifest *unstructured.Unstructured) bool {
+	return object.ServesVersion(crd, object.StorageVersion(manifest))
+}
+
+// addVersions gives a CRD the versions of a manifest, and keeps the dropped versions unserved, so that the storage version can change.
+func addVersions(crd, manifest *unstructured.Unstructured, dropped []string) {
+	versions := object.ListAt(manifest.DeepCopy().Object, "spec", "versions")
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		if slices.Contains(dropped, object.TextAt(version, "name")) {
 			version["served"], version["storage"] = false, false
 			versions = append(versions, version)
 		}
 	}
-	return m.setVersions(ctx, crd, versions)
+	object.MapAt(crd.Object, "spec")["versions"] = versions
 }
 
-// setVersions sets the versions of a CRD, and returns the changed CRD when its storage version is in effect.
-func (m *Migrator) setVersions(ctx context.Context, crd *unstructured.Unstructured, versions []map[string]any) (*unstructured.Unstructured, error) {
-	all := make([]any, len(versions))
-	for i, version := range versions {
-		all[i] = version
-	}
-	changed := crd.DeepCopy()
-	if err := unstructured.SetNestedField(changed.Object, all, "spec", "versions"); err != nil {
-		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
-	}
+// setVersions writes the changed versions of a CRD, and returns when its storage version is in effect.
+func (g *Guards) setVersions(ctx context.Context, crd, changed *unstructured.Unstructured) error {
 	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
-	if err := m.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
-		return nil, fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
+	if err := g.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return fmt.Errorf("changing the storage version of %s: %w", object.Describe(crd), err)
 	}
 	log.FromContext(ctx).Info("Changed the storage version of a CRD", "crd", crd.GetName(), "from", object.StorageVersion(crd), "to", object.StorageVersion(changed))
-	return changed, m.awaitVersion(ctx, changed)
+	return g.awaitVersion(ctx, changed)
 }
 
 // awaitVersion waits until all API servers store instances in the storage version of a CRD.
-func (m *Migrator) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
-	kind := instance.ListKind(crd)
-	kind.Version = object.StorageVersion(crd)
+func (g *Guards) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
+	kind := listKind(crd, object.StorageVersion(crd))
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		err := m.Instances.Permitted(ctx, migrationRules(kind.Group), func(ctx context.Context) error { return m.Live.List(ctx, list, client.Limit(1)) })
+		err := g.Instances.Permitted(ctx, instance.Rules(kind.Group, migrationVerbs...), func(ctx context.Context) error { return g.Live.List(ctx, list, client.Limit(1)) })
 		return err == nil, client.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until version %s of %s is served: %w", kind.Version, object.Describe(crd), err)
 	}
-	return instance.AwaitServers(ctx, m.Delay)
+	return instance.AwaitServers(ctx, g.Delay)
 }
 
 // setStoredVersions reduces the stored versions of a CRD to its storage version, unless the CRD has changed since it was read.
-func (m *Migrator) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+func (g *Guards) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, crd.GetResourceVersion(), object.StorageVersion(crd))
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{object.CRDVersion.Group}, Resources: []string{"customresourcedefinitions/status"}, Verbs: []string{"patch"}}}
-	err := m.Instances.Permitted(ctx, rules, func(ctx context.Context) error {
-		return m.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(apitypes.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
+	err := g.Instances.Permitted(ctx, rules, func(ctx context.Context) error {
+		return g.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
 	})
 	if err != nil {
 		return fmt.Errorf("removing versions %q from status.storedVersions of %s: %w", dropped, object.Describe(crd), err)
@@ -290,9 +266,8 @@ func (m *Migrator) setStoredVersions(ctx context.Context, crd *unstructured.Unst
 	return nil
 }
 
-func migrationRules(group string) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{"list", "patch"}}}
-}
+// migrationVerbs are the permissions of a migration; they are granted at once.
+var migrationVerbs = []string{"list", "patch"}
 
 // droppedVersions returns the stored versions of a CRD that a manifest lacks.
 func droppedVersions(crd, manifest *unstructured.Unstructured) []string {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package guard
 
 import (
 	"context"
@@ -11,9 +11,13 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -155,8 +159,7 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 				release.Unchanged = []revision.Phase{{Objects: []*unstructured.Unstructured{read(t, test.beside)}}}
 			}
 			if test.installed != "" {
-				installed := read(t, test.installed)
-				release.InstalledCRD = func(string) *unstructured.Unstructured { return installed }
+				release.InstalledObjects = revision.ByIdentity([]revision.Phase{{Objects: []*unstructured.Unstructured{read(t, test.installed)}}})
 			}
 			found, err := Check(t.Context(), c, release)
 			if err != nil {
@@ -325,6 +328,33 @@ func TestCheck_SecretOfAnotherIssuer(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %q, %v\nwant %q", name, got, err, test.want)
+		}
+	}
+}
+
+// An object that the installer may not read, or whose kind is not served, counts as absent. Other errors stop the judgement.
+func TestGuards_Read(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		err    error
+		failed bool
+	}{
+		"forbidden":   {apierrors.NewForbidden(resource, "a", nil), false},
+		"not served":  {&meta.NoKindMatchError{}, false},
+		"not found":   {apierrors.NewNotFound(resource, "a"), false},
+		"unavailable": {apierrors.NewServiceUnavailable("down"), true},
+	} {
+		reader := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return test.err
+			},
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return test.err
+			},
+		})
+		found, err := (&Guards{Cache: reader, Live: reader}).Read(t.Context(), read(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"))
+		if (err != nil) != test.failed || !test.failed && found != nil {
+			t.Errorf("%s: %v, %v", name, found, err)
 		}
 	}
 }

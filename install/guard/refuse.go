@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight judges a release as a whole before its first object is written. Otherwise a release could stop in its middle, with
-// the phases of some providers new and others old. The installer and "capi-manifests plan --against" use it.
+// Package guard protects a cluster and its instances from an upgrade, at three moments:
 //
-// Its findings are about owners of objects, rejections of the API server, and versions of providers. The permissions of the installer, and unmanaged CRDs, have checks of their own.
-package preflight
+//   - refuse (refuse.go, dryrun.go, crd.go): Check judges a release as a whole before its first object is written. Otherwise a release could
+//     stop in its middle, with the phases of some providers new and others old. Its findings are about owners of objects, rejections of the API
+//     server, and versions of providers. "capi-manifests plan --against" uses it too;
+//   - hold (hold.go, storedversion.go): during the rollout, Drop writes instances again before a CRD loses the version in which they are stored,
+//     and Readable reads an instance in each version. install/engine applies phases, so it also keeps storage versions and webhooks until the
+//     new pods are ready (hold.go there);
+//   - retain: when the old version is removed, install/removal keeps the CRDs that have instances (retain.go there), because it deletes the others.
+//
+// Permissions of the installer and unmanaged CRDs are checked by install/installer and install/compatibility.
+package guard
 
 import (
 	"cmp"
@@ -56,8 +63,8 @@ type Release struct {
 	Phases, Unchanged []revision.Phase
 	// Components are the components of the release, and Installed the components of the installed version; nil if there is none.
 	Components, Installed []v1alpha1.Component
-	// InstalledCRD returns a CRD of the installed version; nil if it has none with this name.
-	InstalledCRD func(name string) *unstructured.Unstructured
+	// InstalledObjects are the objects of the installed version.
+	InstalledObjects map[object.Identity]*unstructured.Unstructured
 	// Adoptable reports whether an object of another owner may be adopted although its annotations do not show it; nil for none.
 	Adoptable func(actual *unstructured.Unstructured) bool
 	// Upgrade has the objects of the installed versions.
@@ -103,15 +110,12 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 	found := release.versions()
 	var errs []error
 	var collisions []collision.Object
-	notes := map[string]int{}
+	var notes []string
 	for _, one := range all {
 		if one.collides != nil {
 			collisions = append(collisions, *one.collides)
 		}
-		found, errs = append(found, one.findings...), append(errs, one.err)
-		for _, note := range one.notes {
-			notes[note]++
-		}
+		found, errs, notes = append(found, one.findings...), append(errs, one.err), append(notes, one.notes...)
 	}
 	if collisions != nil {
 		found = append(found, Finding{Reason: reason.Collision, Message: collision.Message(collisions)})
@@ -122,18 +126,14 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 
 // Lasting returns the accepted risks and the notes that follow from the release and the installed version alone. They hold also after
 // objects of the release were written.
-func Lasting(release Release) ([]Finding, error) {
-	var errs []error
-	notes := map[string]int{}
+func Lasting(release Release) []Finding {
+	var notes []string
 	for _, obj := range revision.Objects(release.Phases) {
-		found, err := release.notesOf(obj)
-		errs = append(errs, err)
-		for _, note := range found {
-			notes[note]++
+		if before := release.installed(obj); before != nil && !sameSchemas(before, obj) {
+			notes = append(notes, notesOf(before, obj)...)
 		}
 	}
-	accepted := slices.DeleteFunc(release.accept(release.versions()), Finding.Blocks)
-	return append(accepted, counted(notes)...), errors.Join(errs...)
+	return append(slices.DeleteFunc(release.accept(release.versions()), Finding.Blocks), counted(notes)...)
 }
 
 // accept marks the risks that the administrator accepts for the release.
@@ -187,9 +187,13 @@ func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged 
 }
 
 // counted returns a note for each predicate, with the number of objects.
-func counted(notes map[string]int) (out []Finding) {
-	for _, note := range slices.Sorted(maps.Keys(notes)) {
-		out = append(out, Finding{Message: fmt.Sprintf("%d %s", notes[note], note)})
+func counted(notes []string) (out []Finding) {
+	number := map[string]int{}
+	for _, note := range notes {
+		number[note]++
+	}
+	for _, note := range slices.Sorted(maps.Keys(number)) {
+		out = append(out, Finding{Message: fmt.Sprintf("%d %s", number[note], note)})
 	}
 	return out
 }
