@@ -18,8 +18,8 @@ func TestValidate_FindingsNameSourcesOfFork(t *testing.T) {
 	if folder == "" {
 		t.Skip("needs forks of providers in FORKS")
 	}
-	dir := filepath.Join(folder, "cluster-api-provider-nutanix", "openshift")
-	code, stdout, stderr := run(t, "validate", dir, "--as", "kustomize", "--platform", "Nutanix", "-o", "json")
+	file := filepath.Join(folder, "cluster-api-provider-nutanix", "openshift", "kustomization.yaml")
+	code, stdout, stderr := run(t, "validate", file, "--platform", "Nutanix", "-o", "json")
 	var report findings.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("exit code %d: %v\n%s", code, err, stderr)

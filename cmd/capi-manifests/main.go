@@ -12,6 +12,9 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 )
@@ -34,6 +37,7 @@ func main() {
 		debug.SetGCPercent(400)
 		debug.SetMemoryLimit(512 << 20) // with more live objects, memory matters more than time
 	}
+	log.SetLogger(logr.Discard()) // the webhooks of Cluster API log
 	os.Exit(command.Run(untilSignal(), version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -57,7 +57,7 @@ func (o *validateOptions) waivers(cmd *cobra.Command) (*findings.Waivers, error)
 const validateLong = `Check bundles against the rules for providers: requirements of the installer, the contracts of clusterctl and Cluster API, and
 OpenShift's conventions for workloads. "capi-manifests explain" lists the rules with reason and fix.
 
-SOURCE is an image, an OCI layout, an archive, or a directory: a bundle, a kustomize directory, which is checked as "generate" would render it,
+SOURCE is an image, an OCI layout, an archive, or a directory: a bundle, a kustomize directory (or its kustomization.yaml), checked as "generate" would render it,
 or a clusterctl release or repository, whose components, metadata.yaml and templates are checked with any value of the variables.
 Findings name line and field; severity error leads to exit code 1. A bundle that the installer cannot read leads to exit code 4.
 
@@ -183,7 +183,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		}
 		return result, o.askServer(cmd, &result, nil)
 	}
-	file := kustomization(cmd.ErrOrStderr(), src)
+	file, src := kustomization(cmd.ErrOrStderr(), src)
 	bundles, src, err := o.bundles(cmd, src, file)
 	if list, all := rules.Unreadable(err); all && file == "" {
 		return findings.Unreadable(src, list), nil
@@ -248,19 +248,21 @@ func (o *validateOptions) onReleases(src string) error {
 // validated as if it were generated.
 type kustomizeFlags struct{ provider providerFlags }
 
-// kustomization returns the kustomization.yaml of src if src is a
-// kustomize directory, or src itself if it is a file with manifests. It is empty
-// for a bundle, also for one beside a kustomization.
-func kustomization(stderr io.Writer, src string) string {
+// kustomization returns the kustomization.yaml of src and its directory if src is a kustomize directory or the kustomization.yaml itself,
+// or src itself twice if it is another file with manifests. The file is empty for a bundle, also for one beside a kustomization.
+func kustomization(stderr io.Writer, src string) (file, dir string) {
+	if dir := filepath.Dir(src); filepath.Clean(src) == kustomize.FileIn(dir) {
+		return src, dir
+	}
 	if kustomize.IsManifests(src) {
-		return src
+		return src, src
 	}
 	file, bundle := source.KustomizationIn(src), source.BundleIn(src)
 	if file == "" || bundle == "" {
-		return file
+		return file, src
 	}
-	fmt.Fprintf(stderr, "note: %s has both a bundle (%s) and a %s; validating the bundle\n", term.Printable(src), bundle, filepath.Base(file))
-	return ""
+	fmt.Fprintf(stderr, "note: %s has both a bundle (%s) and a %[3]s; validating the bundle: name the %[3]s to validate the other\n", term.Printable(src), bundle, filepath.Base(file))
+	return "", src
 }
 
 // render renders the directory as generate does.

@@ -17,27 +17,29 @@ import (
 )
 
 func TestProgress_LineForEachImage(t *testing.T) {
-	var out strings.Builder
-	p := NewProgress(&out, 2, fetching(func(ctx context.Context, reference string) error {
-		if reference == "example.com/b" {
-			return errors.New("gone")
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := NewProgress(&out, 2, fetching(func(ctx context.Context, reference string) error {
+			if reference == "example.com/b" {
+				return errors.New("gone")
+			}
+			meter := fetch.MeterOf(ctx)
+			meter.Requests.Store(3)
+			meter.Received.Store(412 << 10)
+			meter.Size.Store(78 << 20)
+			return nil
+		}))
+		_, errA := p.Fetch(t.Context(), "example.com/a")
+		_, errB := p.Fetch(t.Context(), "example.com/b")
+		if errA != nil || errB == nil {
+			t.Errorf("got %v, %v", errA, errB)
 		}
-		meter := fetch.MeterOf(ctx)
-		meter.Requests.Store(3)
-		meter.Received.Store(412 << 10)
-		meter.Size.Store(78 << 20)
-		return nil
-	}))
-	_, errA := p.Fetch(t.Context(), "example.com/a")
-	_, errB := p.Fetch(t.Context(), "example.com/b")
-	if errA != nil || errB == nil {
-		t.Errorf("got %v, %v", errA, errB)
-	}
-	p.Summary([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
-	want := "[1/2] read example.com/a: 412 KiB of 78 MiB, 3 requests\n[2/2] FAILED example.com/b: nothing fetched\nread 2 images in 0s: 2 bundles, 1 image failed\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+		p.Summary([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
+		want := "[1/2] read example.com/a: 412 KiB of 78 MiB, 3 requests\n[2/2] FAILED example.com/b: nothing fetched\nread 2 images in 0s: 2 bundles, 1 image failed\n"
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestProgress_SlowImage(t *testing.T) {
