@@ -3,12 +3,8 @@
 package contract
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
-
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
@@ -293,20 +289,6 @@ func SchemaType(schema Value) string {
 		return "integer or string"
 	}
 	return schema.At("type").Text()
-}
-
-// SchemaProps returns a schema, a Value or decoded JSON, as the API server has it in memory. Cluster API's own fields, such as x-metadata, are ignored.
-func SchemaProps(schema any) (*apiextensions.JSONSchemaProps, error) {
-	var versioned apiextensionsv1.JSONSchemaProps
-	data, err := json.Marshal(schema)
-	if err == nil {
-		err = json.Unmarshal(data, &versioned)
-	}
-	if err != nil {
-		return nil, err
-	}
-	props := &apiextensions.JSONSchemaProps{}
-	return props, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&versioned, props, nil)
 }
 
 // HasField reports whether the version that Cluster API uses has a field.

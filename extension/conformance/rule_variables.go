@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -96,7 +97,7 @@ func eachVariable(check func(variable) []string) func(*Handler) []Problem {
 }
 
 func (v variable) schemaProblems() (messages []string) {
-	definition, err := contract.SchemaProps(v.Schema.OpenAPIV3Schema)
+	definition, err := schemaProps(v.Schema.OpenAPIV3Schema)
 	if err != nil {
 		return []string{"invalid schema: " + err.Error()}
 	}
@@ -114,7 +115,7 @@ func (v variable) schemaProblems() (messages []string) {
 
 // valueProblems checks the values in a schema against it: defaults, examples and enums at the root and in properties.
 func (v variable) valueProblems() (messages []string) {
-	definition, err := contract.SchemaProps(v.Schema.OpenAPIV3Schema)
+	definition, err := schemaProps(v.Schema.OpenAPIV3Schema)
 	if err != nil {
 		return nil // the rule about schemas
 	}
@@ -122,6 +123,20 @@ func (v variable) valueProblems() (messages []string) {
 		messages = append(messages, invalidValues(part, at)...)
 	})
 	return messages
+}
+
+// schemaProps returns a schema as the API server has it in memory. Cluster API's own fields, such as x-metadata, are ignored.
+func schemaProps(schema any) (*apiextensions.JSONSchemaProps, error) {
+	var versioned apiextensionsv1.JSONSchemaProps
+	data, err := json.Marshal(schema)
+	if err == nil {
+		err = json.Unmarshal(data, &versioned)
+	}
+	if err != nil {
+		return nil, err
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	return props, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&versioned, props, nil)
 }
 
 // eachSchema calls visit with a schema and the schemas of its properties and items.

@@ -5,11 +5,12 @@ package findings
 import (
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -26,10 +27,9 @@ func (v *Report) AttributeTo(file string, rendered []byte, files func(kind, name
 			kind, name, _ := strings.Cut(f.Object, " ")
 			name = name[strings.LastIndex(name, "/")+1:]
 			f.File, f.Line = file, 0
-			path := pathOf(f.Field)
-			var value *yaml.Node
-			if o, found := sources.object("", kind, name); found {
-				value = nameElements(o.node, path)
+			path, value := f.Field, contract.Value{}
+			if o := sources.object("", kind, name); o != nil {
+				path, value = byName(o, f.Field), o.AtPath(f.Field)
 			}
 			if at, line := sources.find(files(kind, name), kind, name, path, value); line > 0 {
 				f.File, f.Line = at, line
@@ -39,31 +39,24 @@ func (v *Report) AttributeTo(file string, rendered []byte, files func(kind, name
 }
 
 // sources maps files to their objects, and "" to the rendered objects.
-type sources map[string][]sourceObject
-
-// sourceObject is an object in a file, before rendering.
-type sourceObject struct {
-	// line is the line of the file before the document.
-	line int
-	node *yaml.Node
-}
+type sources map[string][]*contract.Object
 
 // find returns the first file that sets the field of an object to its rendered
 // value, and the line. If no file has the field, it returns the position of the
 // field's nearest parent in the last file. The line is 0 if the value comes from
 // elsewhere, such as a JSON patch.
-func (s sources) find(files []string, kind, name string, path []pathStep, rendered *yaml.Node) (file string, line int) {
+func (s sources) find(files []string, kind, name, path string, rendered contract.Value) (file string, line int) {
 	for _, candidate := range files {
-		o, found := s.object(candidate, kind, name)
-		if !found {
+		o := s.object(candidate, kind, name)
+		if o == nil {
 			continue
 		}
-		value, at := valueAt(o.node, path)
+		value := o.AtPath(path)
 		switch {
-		case value == nil:
-			file, line = candidate, o.line+at
-		case comesFrom(rendered, value):
-			return candidate, o.line + at
+		case value.Node == nil:
+			file, line = candidate, value.Line()
+		case comesFrom(rendered.Node, value.Node):
+			return candidate, value.Line()
 		default:
 			file, line = "", 0
 		}
@@ -81,25 +74,24 @@ func comesFrom(rendered, value *yaml.Node) bool {
 	return strings.Contains(rendered.Value, value.Value)
 }
 
-// object returns the object in a file that is rendered with a kind and name.
-// kustomize may add a prefix and a suffix to the name.
-func (s sources) object(file, kind, name string) (best sourceObject, found bool) {
+// object returns the object in a file that is rendered with a kind and name; nil if
+// there is none. kustomize may add a prefix and a suffix to the name.
+func (s sources) object(file, kind, name string) (best *contract.Object) {
 	if _, known := s[file]; !known {
 		s[file] = readSource(file)
 	}
-	longest := ""
 	for _, o := range s[file] {
-		own := textAt(o.node, "metadata", "name")
-		if textAt(o.node, "kind") == kind && own != "" && strings.Contains(name, own) && len(own) > len(longest) {
-			best, found, longest = o, true, own
+		isOrigin := o.Kind.Kind == kind && o.Name != "" && strings.Contains(name, o.Name)
+		if isOrigin && (best == nil || len(o.Name) > len(best.Name)) {
+			best = o
 		}
 	}
-	return best, found
+	return best
 }
 
 // readSource returns the objects of a file; none if it cannot be read, because
 // kustomize has already reported that.
-func readSource(file string) []sourceObject {
+func readSource(file string) []*contract.Object {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil
@@ -111,88 +103,22 @@ func readSource(file string) []sourceObject {
 }
 
 // objectsIn returns the objects of a YAML stream, without invalid documents.
-func objectsIn(content []byte) (objects []sourceObject) {
-	for _, document := range yamldoc.SplitNonEmpty(content) {
-		var root yaml.Node
-		if yaml.Unmarshal(document.Text, &root) == nil && len(root.Content) == 1 {
-			objects = append(objects, sourceObject{document.Start - 1, root.Content[0]})
-		}
-	}
-	return objects
+func objectsIn(content []byte) []*contract.Object {
+	return contract.Read(extractor.Bundle{Manifests: content}).Objects
 }
 
-// pathStep is a key, or the index of an element of a list. Indexes in patches and
-// sources differ from those in the rendered object, so elements with a name are
-// found by their name.
-type pathStep struct{ key, name string }
+var index = regexp.MustCompile(`\[[0-9]+\]`)
 
-// stepText matches a step in the path of a field: a key, a key in brackets or an index.
-var stepText = regexp.MustCompile(`\[([^\]]*)\]|[^.\[]+`)
-
-// pathOf splits the path of a field, such as "spec.containers[0].image" or
-// "metadata.labels[a.b/c]".
-func pathOf(field string) (path []pathStep) {
-	for _, match := range stepText.FindAllStringSubmatch(field, -1) {
-		if match[1] != "" {
-			match[0] = match[1]
+// byName returns the path of a field with the names of elements in place of their
+// indexes, which differ in patches and sources.
+func byName(o *contract.Object, field string) (path string) {
+	end := 0
+	for _, at := range index.FindAllStringIndex(field, -1) {
+		step := field[at[0]:at[1]]
+		if name := o.AtPath(field[:at[1]]).At("name").Text(); name != "" {
+			step = "[" + name + "]"
 		}
-		path = append(path, pathStep{key: match[0]})
+		path, end = path+field[end:at[0]]+step, at[1]
 	}
-	return path
-}
-
-// nameElements adds the names of elements of lists in an object to a path, and returns the value there; nil if there is none.
-func nameElements(node *yaml.Node, path []pathStep) *yaml.Node {
-	for i := range path {
-		isElement := node.Kind == yaml.SequenceNode
-		if node, _ = childOf(node, path[i]); node == nil {
-			return nil
-		}
-		if isElement {
-			path[i].name = textAt(node, "name")
-		}
-	}
-	return node
-}
-
-// valueAt returns the value of a field in a node, or nil, and the line of the field
-// or of its nearest parent.
-func valueAt(node *yaml.Node, path []pathStep) (value *yaml.Node, line int) {
-	line = node.Line
-	for _, step := range path {
-		child, at := childOf(node, step)
-		if child == nil {
-			return nil, line
-		}
-		node, line = child, at
-	}
-	return node, line
-}
-
-// childOf returns the value of a key or an element of a list, and its line; nil if there is none.
-func childOf(node *yaml.Node, step pathStep) (*yaml.Node, int) {
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == step.key {
-			return node.Content[i+1], node.Content[i].Line
-		}
-	}
-	for i := 0; node.Kind == yaml.SequenceNode && i < len(node.Content); i++ {
-		if step.name == "" && step.key == strconv.Itoa(i) || step.name != "" && textAt(node.Content[i], "name") == step.name {
-			return node.Content[i], node.Content[i].Line
-		}
-	}
-	return nil, 0
-}
-
-// textAt returns the scalar at a path; empty if there is none.
-func textAt(node *yaml.Node, path ...string) string {
-	for _, key := range path {
-		if node, _ = childOf(node, pathStep{key: key}); node == nil {
-			return ""
-		}
-	}
-	return node.Value
+	return path + field[end:]
 }
