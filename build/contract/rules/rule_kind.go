@@ -59,10 +59,10 @@ var kindRules = []contract.Rule{{
 	ID:       "control-plane/status-version",
 	Severity: contract.Error,
 	Source:   forControlPlane("ControlPlane: version"),
-	Why:      "A control plane with spec.version reports its version in status.version. Without it the MachineSets of the Cluster create no Machines, and workers are not upgraded.",
-	Fix:      "Add the string status.version; under the contract v1beta2, status.versions, a list of version and replicas, can take its place.",
+	Why:      "A control plane with spec.version reports its version in status.versions or status.version. Without them Cluster API takes it for a control plane before its first version, under each contract: MachineSets create no Machines, and no version is upgraded.",
+	Fix:      "Add status.versions, a list of version and replicas, or the string status.version.",
 	Check: aControlPlane.whenThere("spec.version", func(d *contract.Definition) contract.Findings {
-		if d.Contract == "v1beta2" && d.HasField("status.versions") {
+		if d.HasField("status.versions") {
 			if list, _ := contract.SchemaField(d.Schema, "status.versions"); contract.SchemaType(list) != contract.TypeArray {
 				return nil // reported by another rule
 			}

@@ -151,6 +151,20 @@ var rbacRules = []contract.Rule{{
 	Why:      "A controller with leader election does not reconcile before it holds the Lease. Without the permission it never reconciles, although its pod can be ready.",
 	Fix:      "Add a Role that grants get, create and update of leases in coordination.k8s.io, and a RoleBinding to the service account of the controller.",
 	Check:    checkLeaderElection,
+}, {
+	ID:       "rbac/manager-permissions",
+	Severity: contract.Warning,
+	Source:   contractOverview,
+	Why:      "The controllers of machines and bootstrap data read the Machine that owns their objects, and exchange the bootstrap data in Secrets; all controllers write events. A manager that serves metrics with authentication lets the API server review the requests.",
+	Fix:      "Grant the verbs on the resource to the controller's service account.",
+	Check:    checkManagers,
+}, {
+	ID:       "rbac/role-effective",
+	Severity: contract.Warning,
+	Source:   kubernetes("Request verbs", "reference/access-authn-authz/authorization/"),
+	Why:      "A role without rules grants nothing, and neither does a verb that no API uses, such as a misspelled verb.",
+	Fix:      "Correct the verb, in lower case; add the rules, or remove the role with its bindings.",
+	Check:    checkEffective,
 }}
 
 const (
@@ -161,6 +175,63 @@ const (
 
 // allUsers are the groups and users that stand for all users or all service accounts.
 var allUsers = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:anonymous"}
+
+// managerPermissions are the permissions of managers of kinds with one of the roles, in one of the groups.
+var managerPermissions = []struct {
+	roles      []contract.Role
+	groups     []string
+	permission contract.Permission
+	// metrics limits the permission to managers that authenticate the readers of their metrics.
+	metrics bool
+}{
+	{[]contract.Role{contract.InfraMachine, contract.BootstrapConfig}, []string{contract.CoreGroup}, contract.Need("machines", "get", "list", "watch"), false},
+	{[]contract.Role{contract.InfraMachine}, []string{""}, contract.Need("secrets", "get"), false},
+	{[]contract.Role{contract.BootstrapConfig}, []string{""}, contract.Need("secrets", "create"), false},
+	{managed, []string{"", "events.k8s.io"}, contract.Need("events", "create"), false},
+	{managed, []string{"authentication.k8s.io"}, contract.Need("tokenreviews", "create"), true},
+	{managed, []string{"authorization.k8s.io"}, contract.Need("subjectaccessreviews", "create"), true},
+}
+
+// managed are the roles whose kinds a manager reconciles.
+var managed = []contract.Role{contract.InfraCluster, contract.InfraMachine, contract.BootstrapConfig, contract.ControlPlane}
+
+// checkManagers leaves managers without their role to rbac/read-clusters.
+func checkManagers(b *contract.Bundle) (findings contract.Findings) {
+	grants := b.Grants.OnSomeName()
+	if !grants.Allow(contract.CoreGroup, "clusters", "get") {
+		return nil
+	}
+	isInsecure := slices.ContainsFunc(flagsOf(b, "--insecure-diagnostics"), func(flag contract.Value) bool { return strings.HasSuffix(flag.Text(), "=true") })
+	authenticates := len(flagsOf(b, "--diagnostics-address")) > 0 && !isInsecure
+	for _, needed := range managerPermissions {
+		isGranted := slices.ContainsFunc(needed.groups, func(group string) bool {
+			_, lacks := grants.Lacks(group, needed.permission)
+			return !lacks
+		})
+		if !isGranted && len(b.Definitions.Of(needed.roles...)) > 0 && (authenticates || !needed.metrics) {
+			findings = append(findings, grants.Lacking(b, needed.groups[0], needed.permission)...)
+		}
+	}
+	return findings
+}
+
+// knownVerbs are the verbs of Kubernetes and cert-manager, and those of requests without a resource.
+var knownVerbs = strings.Fields("* get list watch create update patch delete deletecollection bind escalate impersonate use approve sign attest reference head options post put")
+
+func checkEffective(b *contract.Bundle) contract.Findings {
+	return each(b.OfKind(object.Role, object.ClusterRole), func(role *contract.Object) (findings contract.Findings) {
+		rules := role.At("rules")
+		if rules.Length() == 0 && !role.At("aggregationRule").Exists() {
+			return rules.Finding("the role grants nothing")
+		}
+		for _, verb := range fieldsAt(role.Value, "rules[].verbs[]") {
+			if !slices.Contains(knownVerbs, verb.Text()) && !strings.Contains(verb.Text(), ":") && !contract.HasVariable(verb.Text()) {
+				findings = append(findings, verb.Finding("no API knows the verb %q", verb.Text())...)
+			}
+		}
+		return findings
+	})
+}
 
 // checkOwnKinds reports kinds without a contract; rbac/own-types reports the others.
 func checkOwnKinds(b *contract.Bundle) (findings contract.Findings) {

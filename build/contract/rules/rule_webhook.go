@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -124,6 +125,13 @@ var webhookRules = []contract.Rule{{
 	Why:      "The server of a webhook presents the certificate in the Secret of the Certificate, or of the Service's annotation. If its pods mount another Secret, every call fails.",
 	Fix:      "Mount the Secret, or correct its name.",
 	Check:    checkCertificateMounted,
+}, {
+	ID:       "webhook/path-kind",
+	Severity: contract.Error,
+	Source:   kubernetes("Service reference", webhooksPage),
+	Why:      "The path belongs to another kind than the rules. The controller cannot decode the objects that it gets, and rejects them.",
+	Fix:      "Set the path to that of the kind: /validate-GROUP-VERSION-KIND or /mutate-GROUP-VERSION-KIND, with - in place of each dot.",
+	Check:    checkWebhookPaths,
 }}
 
 func checkCARefs(b *contract.Bundle) (findings contract.Findings) {
@@ -309,6 +317,26 @@ func checkWebhookVersions(b *contract.Bundle) contract.Findings {
 		}
 		return versions.Finding("no version in the rule serves %s; served: %s", resource.Text(), contract.ServedVersions(of.Object))
 	})
+}
+
+// checkWebhookPaths compares paths in the form of controller-runtime with the resources of the rules.
+func checkWebhookPaths(b *contract.Bundle) contract.Findings {
+	return eachWebhook(func(webhook contract.Value) (findings contract.Findings) {
+		path, isForKinds := webhook.At("clientConfig", "service", "path"), false
+		for _, d := range b.Definitions {
+			group, kind := "-"+strings.ReplaceAll(d.Group, ".", "-")+"-", "-"+strings.ToLower(d.DefinedKind)
+			action, version, _ := strings.Cut(strings.TrimSuffix(path.Text(), kind), group)
+			isPath := (action == "/validate" || action == "/mutate") && strings.HasSuffix(path.Text(), kind) && capicontract.IsVersion(version)
+			isAsked := asks(webhook.At("rules"), schema.GroupResource{Group: d.Group, Resource: lowerPlural(d)})
+			if isForKinds = isForKinds || isAsked; isPath && !isAsked {
+				findings = path.Finding("the path is for the kind %s, which no rule of the webhook matches", d.DefinedKind)
+			}
+		}
+		if !isForKinds {
+			return nil // reported by another rule
+		}
+		return findings
+	})(b)
 }
 
 const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"
