@@ -141,7 +141,7 @@ func (j judge) ofContainer(spec, container Value, field string, results, ofPod [
 			switch {
 			case cause.Path != container.Path:
 				findings = append(findings, cause.Finding("%s", violates(cause.result))...)
-			case !hasUnknown(own) && !hasUnknown(spec.At("securityContext")):
+			case !own.IsUnknown() && !spec.At("securityContext").IsUnknown():
 				lacks = append(lacks, cause.result)
 			}
 		}
@@ -232,14 +232,4 @@ func withoutVariables(content any) any {
 		}
 	}
 	return content
-}
-
-// hasUnknown reports whether a value depends on variables.
-func hasUnknown(v Value) bool {
-	for part := range v.All() {
-		if HasVariable(part.Text()) {
-			return true
-		}
-	}
-	return false
 }

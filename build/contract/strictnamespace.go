@@ -4,6 +4,7 @@ package contract
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -50,7 +51,7 @@ func strictFindings(o *Object, spec Value) Findings {
 	if scc := required.Text(); scc != "" && scc != restrictedV2 && scc != nonrootV2 {
 		return required.Finding("the pod requires SCC %s, which the namespace does not allow", scc)
 	}
-	completed, err := completedSpec(spec, required.Text())
+	completed, err := completedSpec(spec)
 	if err != nil {
 		return spec.Finding("invalid pod: %v", err)
 	}
@@ -62,20 +63,17 @@ func strictFindings(o *Object, spec Value) Findings {
 }
 
 // completedSpec returns the spec of a pod with the fields that its SCC fills in.
-func completedSpec(spec Value, scc string) (Value, error) {
-	data, err := spec.JSON()
+func completedSpec(spec Value) (Value, error) {
+	content, document := spec.Map(), yaml.Node{}
+	if content == nil {
+		return Value{}, errors.New("want a mapping with fields")
+	}
+	completeBySCC(content)
+	data, err := json.Marshal(content)
+	if err == nil {
+		err = yaml.Unmarshal(data, &document)
+	}
 	if err != nil {
-		return Value{}, err
-	}
-	content, document := map[string]any{}, yaml.Node{}
-	if err := json.Unmarshal(data, &content); err != nil {
-		return Value{}, err
-	}
-	completeBySCC(content, scc)
-	if data, err = json.Marshal(content); err != nil {
-		return Value{}, err
-	}
-	if err := yaml.Unmarshal(data, &document); err != nil {
 		return Value{}, err
 	}
 	return spec.child(document.Content[0], spec.Path), nil
@@ -91,11 +89,8 @@ const (
 	nonrootV2    = "nonroot-v2"
 )
 
-// completeBySCC adds the fields that the SCC sets to the spec of a pod.
-func completeBySCC(spec map[string]any, scc string) {
-	if scc != "" && scc != restrictedV2 && scc != nonrootV2 {
-		return
-	}
+// completeBySCC adds the fields that restricted-v2 and nonroot-v2 set to the spec of a pod.
+func completeBySCC(spec map[string]any) {
 	pod := object.EnsureMap(spec, "securityContext")
 	object.SetDefault(pod, "runAsNonRoot", true)
 	object.SetDefault(pod, "seccompProfile", map[string]any{"type": "RuntimeDefault"})

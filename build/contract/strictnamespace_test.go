@@ -64,3 +64,11 @@ spec:
 		})
 	}
 }
+
+func TestStrictNamespace_InvalidPod(t *testing.T) {
+	t.Parallel()
+	got := contract.StrictNamespace([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: [b]\n"))
+	if len(got) != 1 || got[0].String() != "Pod a spec: invalid pod: want a mapping with fields" {
+		t.Errorf("rejections: %v", got)
+	}
+}

@@ -14,7 +14,7 @@ type contractField struct {
 	role     contract.Role
 	contract string // empty for all contracts
 	path     string // below the template's spec.template for templates; {} stands for the values of a map
-	types    []string
+	kind     string
 	// parts are the fields of an object or of the items of a list without which the API server drops what Cluster API writes.
 	parts []string
 	// missing is the severity of a version without the field; empty if the field is optional. when limits it to kinds with another field.
@@ -33,15 +33,15 @@ func should(role contract.Role, of, when, kind string, paths ...string) []contra
 
 func present(missing contract.Severity, role contract.Role, of, when, kind string, paths ...string) (fields []contractField) {
 	for _, path := range paths {
-		fields = append(fields, contractField{role: role, contract: of, path: path, types: []string{kind}, missing: missing, when: when})
+		fields = append(fields, contractField{role: role, contract: of, path: path, kind: kind, missing: missing, when: when})
 	}
 	return fields
 }
 
 // endpointOf returns the endpoint of a control plane.
 func endpointOf(role contract.Role) []contractField {
-	return slices.Concat([]contractField{{role: role, path: "spec.controlPlaneEndpoint", types: []string{contract.TypeObject}}},
-		texts(role, "", "spec.controlPlaneEndpoint.host"), []contractField{{role: role, path: "spec.controlPlaneEndpoint.port", types: []string{contract.TypeInteger}}})
+	return slices.Concat(optional(role, "", contract.TypeObject, "spec.controlPlaneEndpoint"),
+		texts(role, "", "spec.controlPlaneEndpoint.host"), optional(role, "", contract.TypeInteger, "spec.controlPlaneEndpoint.port"))
 }
 
 // failuresOf returns the fields about terminal failures.
@@ -52,42 +52,38 @@ func failuresOf(roles ...contract.Role) (fields []contractField) {
 	return fields
 }
 
-func texts(role contract.Role, of string, paths ...string) (fields []contractField) {
-	for _, path := range paths {
-		fields = append(fields, contractField{role: role, contract: of, path: path, types: []string{contract.TypeString}})
-	}
-	return fields
+// optional returns fields that a kind can have.
+func optional(role contract.Role, of, kind string, paths ...string) []contractField {
+	return present("", role, of, "", kind, paths...)
+}
+
+func texts(role contract.Role, of string, paths ...string) []contractField {
+	return optional(role, of, contract.TypeString, paths...)
 }
 
 // controlPlaneIntegers returns integer fields of a control plane.
-func controlPlaneIntegers(of string, paths ...string) (fields []contractField) {
-	for _, path := range paths {
-		fields = append(fields, contractField{role: contract.ControlPlane, contract: of, path: path, types: []string{contract.TypeInteger}})
-	}
-	return fields
+func controlPlaneIntegers(of string, paths ...string) []contractField {
+	return optional(contract.ControlPlane, of, contract.TypeInteger, paths...)
 }
 
 // conditionsOf returns the conditions of a role. Cluster API summarizes a condition by type and status.
 func conditionsOf(role contract.Role) []contractField {
-	return slices.Concat([]contractField{
-		{role: role, path: "status.conditions", types: []string{contract.TypeArray}, missing: contract.Warning},
-		{role: role, path: "status.conditions[]", types: []string{contract.TypeObject}, parts: []string{"type", "status"}},
+	return slices.Concat(should(role, "", "", contract.TypeArray, "status.conditions"), []contractField{
+		{role: role, path: "status.conditions[]", kind: contract.TypeObject, parts: []string{"type", "status"}},
 	}, texts(role, "", "status.conditions[].type", "status.conditions[].status", "status.conditions[].reason", "status.conditions[].message", "status.conditions[].lastTransitionTime"))
 }
 
 // metadataAt returns the metadata that Cluster API passes to other objects.
 func metadataAt(role contract.Role, path string) []contractField {
-	return []contractField{
-		{role: role, path: path, types: []string{contract.TypeObject}, parts: []string{"labels", "annotations"}},
-		{role: role, path: path + ".labels", types: []string{contract.TypeObject}},
-		{role: role, path: path + ".annotations", types: []string{contract.TypeObject}},
-	}
+	fields := optional(role, "", contract.TypeObject, path, path+".labels", path+".annotations")
+	fields[0].parts = []string{"labels", "annotations"}
+	return fields
 }
 
 // objectMetadata are the metadata of the objects that templates make; another rule checks its parts.
 func objectMetadata(roles ...contract.Role) (fields []contractField) {
 	for _, role := range roles {
-		fields = append(fields, contractField{role: role, path: "metadata", types: []string{contract.TypeObject}})
+		fields = append(fields, optional(role, "", contract.TypeObject, "metadata")...)
 	}
 	return fields
 }
@@ -120,45 +116,35 @@ var contractFields = slices.Concat(
 	should(contract.ControlPlane, "", "", contract.TypeString, "spec.version"),
 	should(contract.ControlPlane, "v1beta2", "spec.machineTemplate.spec", contract.TypeObject, "spec.machineTemplate.spec.infrastructureRef"),
 	should(contract.ControlPlane, "", "spec.machineTemplate.spec", contract.TypeObject, "spec.machineTemplate.metadata"),
-	[]contractField{
-		{role: contract.InfraMachine, path: "status.addresses", types: []string{contract.TypeArray}},
-		{role: contract.InfraMachine, path: "status.addresses[]", types: []string{contract.TypeObject}},
-		{role: contract.InfraMachinePool, path: "status.instances", types: []string{contract.TypeArray}},
-		{role: contract.InfraMachinePool, path: "status.instances[]", types: []string{contract.TypeObject}},
-		{role: contract.InfraCluster, contract: "v1beta1", path: "status.failureDomains", types: []string{contract.TypeObject}},
-		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains", types: []string{contract.TypeArray}},
-		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[].controlPlane", types: []string{contract.TypeBoolean}},
-		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[].attributes", types: []string{contract.TypeObject}},
-		{role: contract.ControlPlane, contract: "v1beta2", path: "spec.rollout", types: []string{contract.TypeObject}},
-		{role: contract.ControlPlane, path: "status.externalManagedControlPlane", types: []string{contract.TypeBoolean}},
-	},
 	texts(contract.InfraMachine, "", "status.addresses[].type", "status.addresses[].address"), texts(contract.InfraMachine, "v1beta2", "status.failureDomain"),
 	texts(contract.InfraCluster, "v1beta2", "status.failureDomains[].name"),
+	optional(contract.InfraMachine, "", contract.TypeArray, "status.addresses"),
+	optional(contract.InfraMachine, "", contract.TypeObject, "status.addresses[]"),
+	optional(contract.InfraMachinePool, "", contract.TypeArray, "status.instances"),
+	optional(contract.InfraMachinePool, "", contract.TypeObject, "status.instances[]"),
+	optional(contract.InfraCluster, "v1beta1", contract.TypeObject, "status.failureDomains", "status.failureDomains{}", "status.failureDomains{}.attributes"),
+	optional(contract.InfraCluster, "v1beta2", contract.TypeArray, "status.failureDomains"),
+	optional(contract.InfraCluster, "v1beta2", contract.TypeBoolean, "status.failureDomains[].controlPlane"),
+	optional(contract.InfraCluster, "v1beta2", contract.TypeObject, "status.failureDomains[].attributes"),
+	optional(contract.ControlPlane, "v1beta2", contract.TypeObject, "spec.rollout", "spec.machineTemplate.spec.infrastructureRef"),
+	optional(contract.ControlPlane, "", contract.TypeBoolean, "status.externalManagedControlPlane"),
+	optional(contract.InfraCluster, "v1beta1", contract.TypeBoolean, "status.failureDomains{}.controlPlane"),
+	optional(contract.ControlPlane, "", contract.TypeObject, "status.versions[]", "spec.machineTemplate"),
+	optional(contract.ControlPlane, "", contract.TypeArray, "spec.machineTemplate.spec.readinessGates", "spec.machineTemplate.readinessGates", "spec.machineTemplate.spec.taints", "spec.machineTemplate.taints", "status.versions"),
 	conditionsOf(contract.InfraCluster), conditionsOf(contract.InfraMachine), conditionsOf(contract.InfraMachinePool),
 	conditionsOf(contract.ControlPlane), conditionsOf(contract.BootstrapConfig),
 	objectMetadata(contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig),
 	texts(contract.InfraMachine, "", "spec.failureDomain"), texts(contract.InfraMachine, "v1beta1", "status.failureDomain"),
 	[]contractField{
 		{role: contract.InfraMachine, path: "status.addresses[]", parts: []string{"type", "address"}},
-		{role: contract.InfraCluster, contract: "v1beta1", path: "status.failureDomains{}", types: []string{contract.TypeObject}},
-		{role: contract.InfraCluster, contract: "v1beta1", path: "status.failureDomains{}.controlPlane", types: []string{contract.TypeBoolean}},
-		{role: contract.InfraCluster, contract: "v1beta1", path: "status.failureDomains{}.attributes", types: []string{contract.TypeObject}},
-		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[]", types: []string{contract.TypeObject}, parts: []string{"name"}},
-		{role: contract.ControlPlane, path: "status.versions[]", types: []string{contract.TypeObject}},
-		{role: contract.ControlPlane, contract: "v1beta2", path: "spec.machineTemplate.spec.infrastructureRef", types: []string{contract.TypeObject}},
-		{role: contract.ControlPlane, contract: "v1beta1", path: "spec.machineTemplate.infrastructureRef", types: []string{contract.TypeObject}, parts: []string{"apiVersion", "kind", "name"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate", types: []string{contract.TypeObject}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.readinessGates", types: []string{contract.TypeArray}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.readinessGates[]", types: []string{contract.TypeObject}, parts: []string{"conditionType"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.readinessGates", types: []string{contract.TypeArray}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.readinessGates[]", types: []string{contract.TypeObject}, parts: []string{"conditionType"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.taints", types: []string{contract.TypeArray}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.taints[]", types: []string{contract.TypeObject}, parts: []string{"key", "value", "effect", "propagation"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.taints", types: []string{contract.TypeArray}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.taints[]", types: []string{contract.TypeObject}, parts: []string{"key", "value", "effect", "propagation"}},
+		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[]", kind: contract.TypeObject, parts: []string{"name"}},
+		{role: contract.ControlPlane, contract: "v1beta1", path: "spec.machineTemplate.infrastructureRef", kind: contract.TypeObject, parts: []string{"apiVersion", "kind", "name"}},
+		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.readinessGates[]", kind: contract.TypeObject, parts: []string{"conditionType"}},
+		{role: contract.ControlPlane, path: "spec.machineTemplate.readinessGates[]", kind: contract.TypeObject, parts: []string{"conditionType"}},
+		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.taints[]", kind: contract.TypeObject, parts: []string{"key", "value", "effect", "propagation"}},
+		{role: contract.ControlPlane, path: "spec.machineTemplate.taints[]", kind: contract.TypeObject, parts: []string{"key", "value", "effect", "propagation"}},
 	},
 	metadataAt(contract.ControlPlane, "spec.machineTemplate.metadata"),
-	[]contractField{{role: contract.ControlPlane, path: "status.versions", types: []string{contract.TypeArray}}},
 	texts(contract.ControlPlane, "", "spec.version", "spec.rollout.after", "status.version", "status.versions[].version", "status.selector"),
 	controlPlaneIntegers("", "spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.versions[].replicas"),
 	controlPlaneIntegers("v1beta1", "status.updatedReplicas"), controlPlaneIntegers("v1beta2", "status.upToDateReplicas"),
@@ -181,10 +167,10 @@ var contractFields = slices.Concat(
 func checkFieldTypes(d *contract.Definition) contract.Findings {
 	return eachContractField(d, func(path string, field contract.Value, of contractField) contract.Findings {
 		kind := contract.SchemaType(field)
-		if kind == "" || len(of.types) == 0 || slices.Contains(of.types, kind) {
+		if kind == "" || of.kind == "" || of.kind == kind {
 			return nil
 		}
-		return field.Finding("%s is of type %s in version %s, not %s", path, kind, d.Version, strings.Join(of.types, " or "))
+		return field.Finding("%s is of type %s in version %s, not %s", path, kind, d.Version, of.kind)
 	})
 }
 

@@ -330,7 +330,7 @@ func checkRepositoryDirectory(b *contract.Bundle) (findings contract.Findings) {
 	if r.Dir == "" {
 		return nil
 	}
-	if _, is := seriesOf(r.Version); !is {
+	if _, is := capicontract.SeriesOf(r.Version); !is {
 		findings = releaseFinding(".", "invalid directory "+r.Version+": want a semantic version such as v1.2.3")
 	}
 	labelled := contract.TypeOfLabel(r.Label)

@@ -90,8 +90,8 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	Fix:      "Add the series of the version to releaseSeries; it is often forgotten for a new minor version.",
 	Check: eachReleaseMetadata(func(b *contract.Bundle, m *contract.Object) contract.Findings {
 		series := m.At("releaseSeries")
-		own, known := seriesOf(b.Release.Version)
-		if !known || series.Length() == 0 || slices.ContainsFunc(readSeries(series), func(s releaseSeries) bool { return s.Series == own.Series }) {
+		own, known := capicontract.SeriesOf(b.Release.Version)
+		if !known || series.Length() == 0 || slices.ContainsFunc(readSeries(series), func(s releaseSeries) bool { return s.Series == own }) {
 			return nil
 		}
 		return series.Finding("release series %s not found; add \"- {major: %d, minor: %d, contract: %s}\"", own, own.Major, own.Minor, newestContract(b))
@@ -156,10 +156,10 @@ func numberOf(v contract.Value) (number uint, is bool) {
 // ownSeries returns the series of the release's version, or the newest series if the version is unknown; nil if it is
 // missing.
 func ownSeries(r *contract.ReleaseFiles, m *contract.Object) *releaseSeries {
-	own, known := seriesOf(r.Version)
+	own, known := capicontract.SeriesOf(r.Version)
 	var found *releaseSeries
 	for _, series := range readSeries(m.At("releaseSeries")) {
-		if known && found == nil && series.Series == own.Series || !known && (found == nil || series.Compare(found.Series) > 0) {
+		if known && found == nil && series.Series == own || !known && (found == nil || series.Compare(found.Series) > 0) {
 			found = &series
 		}
 	}
@@ -234,12 +234,5 @@ func newestContract(b *contract.Bundle) string {
 // releaseSeries is an entry of releaseSeries.
 type releaseSeries struct {
 	capicontract.Series
-	// contract does not exist if a version in question has the series.
 	contract contract.Value
-}
-
-// seriesOf returns the series of a version, without a contract; false if clusterctl rejects the version.
-func seriesOf(text string) (releaseSeries, bool) {
-	series, ok := capicontract.SeriesOf(text)
-	return releaseSeries{Series: series}, ok
 }

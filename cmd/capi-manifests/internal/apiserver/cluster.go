@@ -85,7 +85,8 @@ func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured)
 	if cause := invalidName(object); cause != nil {
 		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{*cause}}, nil
 	}
-	return c.toAnswer(ctx, object, c.resources.send(ctx, object))
+	_, err := c.Apply(ctx, object, askingAs)
+	return c.Answer(ctx, object, err)
 }
 
 // Schema implements contract.Server.
@@ -124,8 +125,8 @@ func invalidName(object *unstructured.Unstructured) *contract.Cause {
 	return nil
 }
 
-// toAnswer converts the server's error, or nil, to an answer.
-func (c *Cluster) toAnswer(ctx context.Context, object *unstructured.Unstructured, err error) (contract.Answer, error) {
+// Answer returns the answer of the API server to a dry run of an object, from its error or nil.
+func (c *Cluster) Answer(ctx context.Context, object *unstructured.Unstructured, err error) (contract.Answer, error) {
 	status := apierrors.APIStatus(nil)
 	switch {
 	case err == nil:
@@ -211,18 +212,6 @@ func Open(ctx context.Context, kubeconfig string, stderr io.Writer) (*Cluster, e
 type resources struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-}
-
-// send applies an object in a dry run.
-func (r *resources) send(ctx context.Context, object *unstructured.Unstructured) error {
-	resource, err := r.of(object)
-	if err != nil {
-		return err
-	}
-	object = object.DeepCopy()
-	object.SetManagedFields(nil)
-	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: askingAs, Force: true})
-	return err
 }
 
 // of returns the client for the resource of an object.

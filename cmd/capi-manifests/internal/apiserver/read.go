@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -80,17 +79,14 @@ func (c *Cluster) Serves(kind schema.GroupVersionKind) bool {
 	return err == nil
 }
 
-// Answer returns the answer of the API server to a dry run of an object, from its error.
-func (c *Cluster) Answer(ctx context.Context, desired *unstructured.Unstructured, err error) (contract.Answer, error) {
-	return c.toAnswer(ctx, desired, err)
-}
-
 // Apply returns the object as it would be after an apply by a field manager, from a dry run. An error is the answer of the API server.
 func (c *Cluster) Apply(ctx context.Context, desired *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
 	resource, err := c.resources.of(desired)
 	if err != nil {
 		return nil, err
 	}
+	desired = desired.DeepCopy()
+	desired.SetManagedFields(nil)
 	return resource.Apply(ctx, desired.GetName(), desired, metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: true})
 }
 
