@@ -27,18 +27,20 @@ type certificate struct {
 	// asOf is the number of events before the check.
 	asOf uint64
 	at   time.Time
+	// served reports whether the Service existed.
+	served bool
 }
 
 // issue issues the certificates of the Services in a plan, except the ones with a paused Secret. It returns the Secrets of earlier checks
 // that it has written again, also with an error: another actor has changed or deleted them.
-func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan, now time.Time, paused func(secret object.Identity) bool) (again []servingcert.Written, err error) {
+func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer servingcert.Issuer, p plan, now time.Time, paused func(secret object.Identity) bool) (again []servingcert.Served, err error) {
 	services := slices.DeleteFunc(p.requesting(), func(o *unstructured.Unstructured) bool {
 		return !servingcert.RequestsCertificate(o) || c.has(object.IdentityOf(o), seen, p.authority, now) || paused(servingcert.SecretOf(o))
 	})
 	check := certificate{authority: p.authority, asOf: seen.Count(), at: now}
-	written, err := issuer.Issue(ctx, services)
-	for _, one := range written {
-		if last, found := (*c)[one.Service]; found && last.authority == p.authority {
+	served, err := issuer.Issue(ctx, services)
+	for _, one := range served {
+		if last := (*c)[one.Service]; one.Change != "" && last.served && last.authority == p.authority {
 			again = append(again, one)
 		}
 	}
@@ -49,6 +51,7 @@ func (c *certified) issue(ctx context.Context, seen *engine.Changes, issuer serv
 		if *c == nil {
 			*c = certified{}
 		}
+		check.served = slices.ContainsFunc(served, func(one servingcert.Served) bool { return one.Service == object.IdentityOf(service) })
 		(*c)[object.IdentityOf(service)] = check
 	}
 	return again, nil

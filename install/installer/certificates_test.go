@@ -120,7 +120,7 @@ func TestCertified_OtherIssuer(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			cluster := fake.NewClientBuilder().WithReturnManagedFields().WithObjects(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "webhook"}}).Build()
+			cluster := fake.NewClientBuilder().WithReturnManagedFields().Build()
 			issuer, seen := servingcert.Issuer{Reader: cluster, Writer: cluster}, &engine.Changes{Namespaces: engine.Namespaces{key.Namespace}}
 			p := plan{phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}}
 			if err := issuer.Prepare(t.Context(), p.requesting()); err != nil {
@@ -129,6 +129,13 @@ func TestCertified_OtherIssuer(t *testing.T) {
 			var c certified
 			var of contention
 			began, counts, message := time.Now(), make([]int, 60), ""
+			if written, err := c.issue(t.Context(), seen, issuer, p, began, never); err != nil || written != nil {
+				t.Fatalf("without the Service: %v, %v", written, err)
+			}
+			if err := cluster.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "webhook"}}); err != nil {
+				t.Fatal(err)
+			}
+			seen.Observe(object.IdentityOf(webhookService()))
 			for at := time.Duration(0); at < time.Hour; at += 5 * time.Second {
 				now := began.Add(at)
 				written, err := c.issue(t.Context(), seen, issuer, p, now, func(secret object.Identity) bool { return of.paused(subject{"plan", secret}, now) })

@@ -76,7 +76,7 @@ func (c *contention) forget(of subject) {
 
 // after counts the reverts of a reconcile, and returns a message about the contested objects of the plan; empty without any. A contest ends when no
 // revert follows the last one, or when an instruction is gone that can have made another controller write the object.
-func (c *contention) after(plan string, result engine.Result, of scope, reissued []servingcert.Written, now time.Time) string {
+func (c *contention) after(plan string, result engine.Result, of scope, reissued []servingcert.Served, now time.Time) string {
 	for known, contest := range c.contests {
 		if now.Sub(contest.last) > revertMemory {
 			c.forget(known)

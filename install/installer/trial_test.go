@@ -108,8 +108,9 @@ func TestPreflight_OfAVersionThatHasBegun(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{{Name: "4.22.0-1", Revision: 1}, version}, configMap)
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(settings("theirs", "green")).Build()
 	r := reconcilerOf(t, live, live, watches{}).Applier
+	r.Guards = guard.Guards{Live: live, Writer: live}
 	for state, want := range map[v1alpha1.PhaseState]int{v1alpha1.PhasePending: 1, v1alpha1.PhaseProgressing: 0, v1alpha1.PhaseComplete: 0} {
-		r.Guards = guard.Guards{Live: live, Writer: live} // as after a start
+		r.passed = passed{} // as after a start
 		s.Cluster.Status.Versions[1].Phases = []v1alpha1.Phase{{Name: "preflight", State: v1alpha1.PhaseComplete}, {Name: "core", State: state}}
 		p := planOf(t, &r, s, version)
 		if found, err := r.trial(s, attempt{plan: p}).findings(t.Context()); err != nil || len(found) != want {

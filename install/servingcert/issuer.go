@@ -113,9 +113,8 @@ func (i Issuer) Renew(ctx context.Context) (Authority, error) {
 	return renewed, i.write(ctx, secret)
 }
 
-// Issue issues or renews the certificates of those Services that exist in the cluster. Each must request one. It returns the Secrets that it has
-// written, also with an error.
-func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured) (written []Written, err error) {
+// Issue issues or renews the certificates of those Services that exist in the cluster, and returns them, also with an error. Each must request one.
+func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured) (served []Served, err error) {
 	if len(services) == 0 {
 		return nil, nil
 	}
@@ -124,44 +123,45 @@ func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured
 		return nil, err
 	}
 	for _, service := range services {
-		change, err := i.serve(ctx, authority, service)
+		exists, change, err := i.serve(ctx, authority, service)
 		if err != nil {
-			return written, err
+			return served, err
 		}
-		if change != "" {
-			written = append(written, Written{object.IdentityOf(service), SecretOf(service), change})
+		if exists {
+			served = append(served, Served{object.IdentityOf(service), SecretOf(service), change})
 		}
 	}
 	if i.Issued != nil {
 		i.Issued()
 	}
-	return written, nil
+	return served, nil
 }
 
-// serve issues the certificate of a Service unless its Secret has a current one. It describes the Secret that it has replaced; empty without a write.
-func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstructured.Unstructured) (change string, err error) {
+// serve issues the certificate of a Service, if it exists, unless its Secret has a current one. It describes the Secret that it has replaced; empty
+// without a write.
+func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstructured.Unstructured) (exists bool, change string, err error) {
 	service := &corev1.Service{}
 	if err := i.Reader.Get(ctx, client.ObjectKeyFromObject(requested), service); err != nil {
-		return "", client.IgnoreNotFound(err) // the next reconcile follows its creation
+		return false, "", client.IgnoreNotFound(err) // the next reconcile follows its creation
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: SecretOf(requested).Name}}
 	err = i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading Secret %s/%s for the certificate of Service %s: %w", secret.Namespace, secret.Name, service.Name, err)
+		return true, "", fmt.Errorf("reading Secret %s/%s for the certificate of Service %s: %w", secret.Namespace, secret.Name, service.Name, err)
 	}
 	if err == nil && secret.Labels[v1alpha1.ServingCertLabel] == "" {
-		return "", fmt.Errorf("cannot issue the certificate of Service %s/%s: Secret %s exists, but the installer has not created it; delete the Secret", service.Namespace, service.Name, secret.Name)
+		return true, "", fmt.Errorf("cannot issue the certificate of Service %s/%s: Secret %s exists, but the installer has not created it; delete the Secret", service.Namespace, service.Name, secret.Name)
 	}
 	names := Names(requested.GetNamespace(), requested.GetName())
 	existing := certificate.Serving{Certificate: secret.Data[certificateKey], Key: secret.Data[privateKey]}
 	current := authority.Current(existing, names, i.now())
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
 	if current && bytes.Equal(secret.Data[caKey], authority.Bundle()) && slices.Contains(secret.OwnerReferences, owner) {
-		return "", nil
+		return true, "", nil
 	}
 	if !current {
 		if existing, err = authority.Issue(names, i.now()); err != nil {
-			return "", fmt.Errorf("issuing the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
+			return true, "", fmt.Errorf("issuing the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
 		}
 	}
 	change = changeOf(secret)
@@ -169,7 +169,7 @@ func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstr
 	secret.Labels = map[string]string{v1alpha1.ServingCertLabel: service.Name}
 	secret.OwnerReferences = []metav1.OwnerReference{owner}
 	secret.Data = map[string][]byte{certificateKey: existing.Certificate, privateKey: existing.Key, caKey: authority.Bundle()}
-	return change, i.write(ctx, secret)
+	return true, change, i.write(ctx, secret)
 }
 
 // read reads the authority and its Secret. If it does not exist, the returned Secret has its name. The Secret in the manifests, without data,
@@ -234,10 +234,11 @@ func Names(namespace, service string) []string {
 	return []string{name, name + ".cluster.local"}
 }
 
-// Written is a Secret that the installer has written, because it had no current certificate.
-type Written struct {
+// Served is a Service with a current certificate in its Secret.
+type Served struct {
 	Service, Secret object.Identity
-	// Change describes the Secret before: it did not exist, or other field managers had written its data.
+	// Change describes the Secret before the installer has written it: it did not exist, or other field managers had written its data. It is empty
+	// if the certificate was current.
 	Change string
 }
 

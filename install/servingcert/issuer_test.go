@@ -92,9 +92,9 @@ func (b *bed) secret() *corev1.Secret {
 func (b *bed) issue(writes int) {
 	b.Helper()
 	before := b.writes
-	written, err := b.Issue(b.Context(), []*unstructured.Unstructured{webhookService()})
-	if err != nil || b.writes-before != writes || len(written) != writes {
-		b.Errorf("%d writes, want %d, reported %v: %v", b.writes-before, writes, written, err)
+	served, err := b.Issue(b.Context(), []*unstructured.Unstructured{webhookService()})
+	if err != nil || b.writes-before != writes || len(served) != 1 || (served[0].Change != "") != (writes > 0) {
+		b.Errorf("%d writes, want %d, reported %v: %v", b.writes-before, writes, served, err)
 	}
 }
 
