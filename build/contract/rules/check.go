@@ -140,12 +140,12 @@ func ofProviders(check func(*contract.Bundle) contract.Findings) func(*contract.
 	}
 }
 
-// eachItem returns a check of the items of a list in the objects of some kinds.
-func eachItem(list string, check func(item contract.Value) contract.Findings, kinds ...schema.GroupKind) func(*contract.Bundle) contract.Findings {
+// eachValue returns a check of the values at a path, as for fieldsAt, in the objects of some kinds.
+func eachValue(path string, check func(contract.Value) contract.Findings, kinds ...schema.GroupKind) func(*contract.Bundle) contract.Findings {
 	return func(b *contract.Bundle) (findings contract.Findings) {
 		for _, o := range b.OfKind(kinds...) {
-			for _, item := range o.At(list).Items() {
-				findings = append(findings, check(item)...)
+			for _, value := range fieldsAt(o.Value, path) {
+				findings = append(findings, check(value)...)
 			}
 		}
 		return findings
@@ -154,7 +154,7 @@ func eachItem(list string, check func(item contract.Value) contract.Findings, ki
 
 // eachWebhook returns a check of all admission webhooks.
 func eachWebhook(check func(webhook contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
-	return eachItem("webhooks", check, object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration)
+	return eachValue("webhooks[]", check, object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration)
 }
 
 func checkUnique(b *contract.Bundle) (findings contract.Findings) {

@@ -100,10 +100,10 @@ var clusterctlRules = []contract.Rule{{
 	Fix:      "Remove --namespace, or set it to openshift-cluster-api in a bundle for OpenShift, where OpenShift's own Cluster is.",
 	Check: func(b *contract.Bundle) contract.Findings {
 		return eachContainer(func(container contract.Value) (findings contract.Findings) {
-			for _, argument := range container.At("args").Items() {
-				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
+			for _, argument := range flagsIn(container, "--namespace") {
+				value := strings.TrimPrefix(argument.Text(), "--namespace=")
 				isClusters := b.Release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OpenShiftNamespaces.Operand
-				if pins && value != "" && !isClusters {
+				if !isClusters {
 					findings = append(findings, argument.Finding("the controller watches only the namespace %s", value)...)
 				}
 			}

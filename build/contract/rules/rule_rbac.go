@@ -103,40 +103,36 @@ var rbacRules = []contract.Rule{{
 	Source:   kubernetes("Least privilege", goodPractices),
 	Why:      "An attacker in a pod with cluster-admin controls the whole cluster.",
 	Fix:      "Grant the permissions that the provider needs in its own ClusterRole.",
-	Check: func(b *contract.Bundle) (findings contract.Findings) {
-		for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
-			if name := binding.At("roleRef", "name"); name.Text() == "cluster-admin" {
-				findings = append(findings, name.Finding("cluster-admin is granted")...)
-			}
+	Check: eachValue("roleRef.name", func(name contract.Value) contract.Findings {
+		if name.Text() != "cluster-admin" {
+			return nil
 		}
-		return findings
-	},
+		return name.Finding("cluster-admin is granted")
+	}, object.RoleBinding, object.ClusterRoleBinding),
 }, {
 	ID:       "rbac/no-wildcard",
 	Severity: contract.Warning,
 	Source:   kubernetes("Least privilege", goodPractices),
 	Why:      "A rule with * for groups, resources and verbs equals cluster-admin, including kinds that are installed later.",
 	Fix:      "Name the groups, resources and verbs.",
-	Check: eachRoleRule(func(rule contract.Value) contract.Findings {
+	Check: eachValue("rules[]", func(rule contract.Value) contract.Findings {
 		if contract.Contains(rule.At("apiGroups"), "*") && contract.Contains(rule.At("resources"), "*") && contract.Contains(rule.At("verbs"), "*") {
 			return rule.Finding("the rule allows everything")
 		}
 		return nil
-	}),
+	}, object.Role, object.ClusterRole),
 }, {
 	ID:       "rbac/escalation-verbs",
 	Severity: contract.Warning,
 	Source:   kubernetes("Privilege escalation risks", goodPractices),
 	Why:      "The verbs escalate, bind and impersonate let a subject extend its own permissions.",
 	Fix:      "Grant the permissions themselves.",
-	Check: eachRoleRule(func(rule contract.Value) (findings contract.Findings) {
-		for _, verb := range rule.At("verbs").Items() {
-			if slices.Contains([]string{"escalate", "bind", "impersonate"}, verb.Text()) {
-				findings = append(findings, verb.Finding("the rule allows the verb %s", verb.Text())...)
-			}
+	Check: eachValue("rules[].verbs[]", func(verb contract.Value) contract.Findings {
+		if !slices.Contains([]string{"escalate", "bind", "impersonate"}, verb.Text()) {
+			return nil
 		}
-		return findings
-	}),
+		return verb.Finding("the rule allows the verb %s", verb.Text())
+	}, object.Role, object.ClusterRole),
 }, {
 	ID:       "rbac/roleref-exists",
 	Severity: contract.Warning,
@@ -317,11 +313,7 @@ func checkSubjects(b *contract.Bundle) contract.Findings {
 }
 
 func eachSubject(check func(subject contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
-	return eachItem("subjects", check, object.RoleBinding, object.ClusterRoleBinding)
-}
-
-func eachRoleRule(check func(rule contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
-	return eachItem("rules", check, object.Role, object.ClusterRole)
+	return eachValue("subjects[]", check, object.RoleBinding, object.ClusterRoleBinding)
 }
 
 func checkRoleRefs(b *contract.Bundle) (findings contract.Findings) {

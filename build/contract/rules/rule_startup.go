@@ -198,14 +198,17 @@ func flagsOf(b *contract.Bundle, names ...string) (found []contract.Value) {
 
 // flagsIn returns the arguments of a container that set one of the flags to a value.
 func flagsIn(container contract.Value, names ...string) (found []contract.Value) {
-	for _, list := range []string{"command", "args"} {
-		for _, argument := range container.At(list).Items() {
-			if name, value, _ := strings.Cut(argument.Text(), "="); value != "" && slices.Contains(names, name) {
-				found = append(found, argument)
-			}
+	for _, argument := range argumentsOf(container) {
+		if name, value, _ := strings.Cut(argument.Text(), "="); value != "" && slices.Contains(names, name) {
+			found = append(found, argument)
 		}
 	}
 	return found
+}
+
+// argumentsOf returns the command and the arguments of a container.
+func argumentsOf(container contract.Value) []contract.Value {
+	return append(fieldsAt(container, "command[]"), fieldsAt(container, "args[]")...)
 }
 
 // portIn returns the port in the value of an argument: a number, or an address such as :9440; 0 if there is none.
@@ -290,21 +293,19 @@ func checkReplicas(o *contract.Object) contract.Findings {
 	if err != nil || number < 2 {
 		return nil
 	}
+	hasManager := false
 	for container := range contract.Containers(o) {
-		for _, list := range []string{"command", "args"} {
-			for _, argument := range container.At(list).Items() {
-				if strings.Contains(argument.Text(), "leader") && !strings.HasSuffix(argument.Text(), "=false") {
-					return nil
-				}
+		hasManager = hasManager || container.At("name").Text() == "manager"
+		for _, argument := range argumentsOf(container) {
+			if strings.Contains(argument.Text(), "leader") && !strings.HasSuffix(argument.Text(), "=false") {
+				return nil
 			}
 		}
 	}
-	for container := range contract.Containers(o) {
-		if container.At("name").Text() == "manager" {
-			return replicas.Finding("%d replicas without leader election", number)
-		}
+	if !hasManager {
+		return nil
 	}
-	return nil
+	return replicas.Finding("%d replicas without leader election", number)
 }
 
 // firstMigration is the first version of Cluster API whose manager migrates CRDs.

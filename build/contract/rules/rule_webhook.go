@@ -206,17 +206,14 @@ func checkCertificateMounted(b *contract.Bundle) (findings contract.Findings) {
 
 // checkWebhookGroups compares with the groups of the bundle's CRDs, of Kubernetes, of cert-manager and of Cluster API.
 func checkWebhookGroups(b *contract.Bundle) contract.Findings {
-	return eachWebhook(func(webhook contract.Value) (findings contract.Findings) {
-		for _, rule := range webhook.At("rules").Items() {
-			for _, group := range rule.At("apiGroups").Items() {
-				isOwn := slices.ContainsFunc(b.Definitions, func(d *contract.Definition) bool { return d.Group == group.Text() })
-				if !isOwn && group.Text() != "*" && !isKnownGroup(group.Text()) && !slices.Contains(knownGroups, group.Text()) && !contract.HasVariable(group.Text()) {
-					findings = append(findings, group.Finding("no CRD of the provider has the group %s", group.Text())...)
-				}
-			}
+	return eachValue("webhooks[].rules[].apiGroups[]", func(group contract.Value) contract.Findings {
+		name := group.Text()
+		isOwn := slices.ContainsFunc(b.Definitions, func(d *contract.Definition) bool { return d.Group == name })
+		if isOwn || name == "*" || isKnownGroup(name) || slices.Contains(knownGroups, name) || contract.HasVariable(name) {
+			return nil
 		}
-		return findings
-	})(b)
+		return group.Finding("no CRD of the provider has the group %s", name)
+	}, object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration)(b)
 }
 
 // eachClient returns a check of all clientConfigs of webhooks, with the annotations of their objects. It skips CRDs
