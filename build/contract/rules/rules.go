@@ -60,6 +60,7 @@ The files of one provider do not show whether it meets every requirement of the 
 | objects have owner references to their Cluster, and their status can be restored after a move | ` + "`clusterctl move`" + ` |
 | a storage version, a field in use, or a hook before the end of its deprecation is not removed | ` + "`capi-manifests diff`" + ` between two releases |
 | no object is in two bundles of a platform, a core provider exists, every variable has a value | ` + "`capi-manifests plan`" + ` of a release |
+| addresses of Services are free, objects that admission looks up exist, and kinds other than those of common providers, such as PersistentVolume and APIService, are valid | ` + "`capi-manifests validate --against KUBECONFIG`" + ` |
 | webhooks are reachable, and the names in spec.unmanagedCRDs are names of CRDs | the cluster |
 `
 

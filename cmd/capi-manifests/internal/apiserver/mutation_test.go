@@ -13,6 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/mutation"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // TestCluster_AgreesWithValidation sends the objects with the mistakes of build/contract/rules/testdata/mutations.json to an
@@ -107,4 +108,27 @@ func falseOf(before, after []contract.Finding) []contract.Finding {
 	return slices.DeleteFunc(slices.Clone(after), func(f contract.Finding) bool {
 		return !slices.Contains(rejecting, f.Rule) || slices.Contains(before, f)
 	})
+}
+
+// TestCluster_SeesMoreThanValidation compares both judges of the mistakes in testdata/mistakes.yaml: testdata/serveronly.txt lists those
+// that only the API server sees. Validation finds the others.
+func TestCluster_SeesMoreThanValidation(t *testing.T) {
+	c := server(t)
+	mistakes, err := os.ReadFile("testdata/mistakes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serverOnly strings.Builder
+	for document := range strings.SplitSeq(string(mistakes), "---\n") {
+		mistake, _, _ := strings.Cut(strings.TrimPrefix(document, "# "), "\n")
+		reasons := rejections(againstServer(t, c, document))
+		found := falseOf(nil, errorsOf(contract.Check(extractor.Bundle{Manifests: []byte(document)}, rules.All())))
+		switch {
+		case len(reasons) == 0:
+			t.Errorf("%s: the API server accepts the object; validation finds %v", mistake, found)
+		case len(found) == 0:
+			serverOnly.WriteString(mistake + "\n")
+		}
+	}
+	scenario.Golden(t, "testdata/serveronly.txt", serverOnly.String())
 }
