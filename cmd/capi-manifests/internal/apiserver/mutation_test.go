@@ -36,7 +36,11 @@ func TestCluster_AgreesWithValidation(t *testing.T) {
 			if mutated.Manifests, object, err = m.Apply(b.Manifests); err != nil {
 				t.Fatal(err)
 			}
-			reasons := rejections(againstServer(t, c, string(object)))
+			judged := againstServer(t, c, string(object))
+			if slices.ContainsFunc(judged, func(f contract.Finding) bool { return f.Rule == contract.RuleNotChecked }) {
+				continue // the API server lacks the version or the namespace
+			}
+			reasons := rejections(judged)
 			after := errorsOf(contract.Check(mutated, rules.All()))
 			switch {
 			case len(reasons) == 0:
