@@ -73,7 +73,7 @@ type harness struct {
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default
-	lease           time.Duration // of the leader election; 0 without
+	lateWrites      time.Duration // after the start of an installer: the time until a write of a former leader can arrive
 	namespaces      v1alpha1.Namespaces
 	registries      bool // the registry configuration of the cluster is read
 
@@ -312,9 +312,10 @@ func (h *harness) start(release string) {
 		Verifier: &signature.Verifier{Policy: policies.Policy, Registry: pulls, Store: store},
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
 	}
+	began := time.Now()
 	options := install.Options{
 		ImagesJSON: h.ImagesJSON, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies, Mask: &h.mask,
-		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout, Lease: h.lease, Namespaces: h.namespaces,
+		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout, LateWrites: func() time.Time { return began.Add(h.lateWrites) }, Namespaces: h.namespaces,
 	}
 	if h.registries {
 		options.Registries = &registryconfig.Registries{Reader: mgr.GetAPIReader()}

@@ -69,8 +69,8 @@ type Options struct {
 	Release string
 	// Identity is the identity of the process in the Lease; empty without leader election.
 	Identity string
-	// Lease is the duration of the lease; 0 without leader election.
-	Lease time.Duration
+	// LateWrites returns the time until a write of a former leader can arrive; zero if there is none, as nil does.
+	LateWrites func() time.Time
 	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
 	Platforms operand.Platforms
 	// Fetcher returns the bundles of an image.
@@ -263,9 +263,9 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 			Certificates: servingcert.Issuer{Namespace: options.Namespaces.Operator, Reader: live, Writer: writer, Issued: issued}, Permissions: permissions,
 			Guards: guard.Guards{Cache: objects.Reader, Live: live, Writer: replacer, Status: writer, Instances: instances, Delay: options.PolicyDelay},
 		},
-		Replacer: replacer,
-		Remover:  removal.Remover{Engine: objects, Live: live, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
-		Lease:    options.Lease, ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
+		Replacer:   replacer,
+		Remover:    removal.Remover{Engine: objects, Live: live, Writer: writer, Instances: instances, PolicyDelay: options.PolicyDelay},
+		LateWrites: options.LateWrites, ProgressTimeout: options.ProgressTimeout, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).

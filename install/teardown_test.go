@@ -122,11 +122,11 @@ func leavesUnmanagedCRD(t *testing.T, policy metav1.DeletionPropagation, running
 	h.must(h.Delete(t.Context(), left))
 }
 
-// An object that a former leader creates after the objects of its version were removed is removed too: the ConfigMap of the version stays until
-// this process has led for the duration of a lease.
+// An object that a former leader creates after the objects of its version were removed is removed too: the ConfigMap of the version stays as long
+// as such a write can arrive.
 func TestTeardown_LateWrite(t *testing.T) {
 	h := newHarness(t)
-	h.lease = 20 * time.Second
+	h.lateWrites = 20 * time.Second
 	h.installRelease(core(configMap("late", "1")), aws())
 	late := h.object("v1/ConfigMap", namespace, "late")
 	h.release(core(), aws())

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -157,18 +158,18 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	profile := &tlsprofile.Profile{}
-	mgr, err := f.manager(config, namespaces, profile)
+	lock, fence, err := f.lock(config)
+	if err != nil {
+		return err
+	}
+	mgr, err := f.manager(config, namespaces, profile, lock)
 	if err != nil {
 		return err
 	}
 	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader(), namespaces.Operand), &cache.Store{Dir: f.cacheDir}
 	verified := f.fetcher(registries, policies, store)
-	lease := f.leaseDuration
-	if !f.leaderElect {
-		lease = 0
-	}
 	err = install.AddToManager(mgr, install.Options{ //nolint:contextcheck // the cache calls a function of its own, without a context
-		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity, Lease: lease,
+		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms, Identity: f.identity, LateWrites: fence.lateWrites,
 		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
 		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
 		Mask: mask, Namespaces: namespaces,
@@ -210,16 +211,12 @@ func start(ctx context.Context, mgr manager.Manager) error {
 	return err
 }
 
-func (f *flags) manager(config *rest.Config, namespaces v1alpha1.Namespaces, profile *tlsprofile.Profile) (manager.Manager, error) {
+func (f *flags) manager(config *rest.Config, namespaces v1alpha1.Namespaces, profile *tlsprofile.Profile, lock resourcelock.Interface) (manager.Manager, error) {
 	scheme, err := install.Scheme()
 	if err != nil {
 		return nil, err
 	}
 	served := metricsserver.Options{Address: f.metricsAddress, Insecure: f.metricsInsecure, CertDir: f.metricsCertDir, Profile: profile}
-	lock, err := f.lock(config)
-	if err != nil {
-		return nil, err
-	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: install.CacheOptions(namespaces),
 		HealthProbeBindAddress: f.healthAddress, Metrics: served.Server(), PprofBindAddress: f.pprofAddress,

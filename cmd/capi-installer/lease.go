@@ -32,6 +32,10 @@ type fence struct {
 
 	mu      sync.Mutex
 	renewed time.Time // by the monotonic clock
+	// unreleased is set while another process holds the lease, and late is the time until a write of that process can arrive after this one has
+	// taken over.
+	unreleased bool
+	late       time.Time
 }
 
 // expiredError is the error of a refused write.
@@ -46,6 +50,23 @@ func (f *fence) set(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.renewed = at
+	if f.unreleased && !at.IsZero() {
+		f.unreleased, f.late = false, at.Add(f.limit)
+	}
+}
+
+// seen records whether another process holds the lease.
+func (f *fence) seen(unreleased bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unreleased = unreleased
+}
+
+// lateWrites returns the time until a write of the former leader can arrive, because it has not released the lease; zero for none.
+func (f *fence) lateWrites() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.late
 }
 
 // check returns an error if the lease may have expired.
@@ -84,10 +105,19 @@ func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.Method != http.MethodHead && !review
 }
 
-// observedLock is a lock that reports each renewal to a fence.
+// observedLock is a lock that reports each renewal and each other holder to a fence.
 type observedLock struct {
 	resourcelock.Interface
 	fence *fence
+}
+
+// Get implements resourcelock.Interface.
+func (l observedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil {
+		l.fence.seen(record.HolderIdentity != "" && record.HolderIdentity != l.Identity())
+	}
+	return record, raw, err
 }
 
 // Create implements resourcelock.Interface.
@@ -144,18 +174,19 @@ func leads(ctx context.Context, lock resourcelock.Interface) error {
 		record.HolderIdentity, lock.Describe(), record.LeaseDurationSeconds)
 }
 
-// lock returns the lock for leader election, and has the clients of config check the lease before each write.
-func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
+// lock returns the lock for leader election, and has the clients of config check the lease before each write. Without election, the lock is nil, and
+// the fence refuses nothing.
+func (f *flags) lock(config *rest.Config) (resourcelock.Interface, *fence, error) {
+	fence := &fence{limit: f.leaseDuration}
 	if !f.leaderElect {
-		return nil, nil
+		return nil, fence, nil
 	}
 	lock, err := f.newLock(config, f.identity)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	fence := &fence{limit: f.leaseDuration}
 	config.Wrap(fence.wrap)
-	return observedLock{lock, fence}, nil
+	return observedLock{lock, fence}, fence, nil
 }
 
 // identity returns the identity of the process in the lease. In a pod it is the pod's: a restarted container holds the lease of

@@ -61,12 +61,39 @@ func TestLease_OfTheSamePod(t *testing.T) {
 			kill()
 			synctest.Wait()
 			began := time.Now()
-			after := (<-p.lead(t.Context(), p.lock(next))).Sub(began)
+			lock := p.lock(next)
+			after := (<-p.lead(t.Context(), lock)).Sub(began)
 			if atOnce := after < time.Second; atOnce != want || after > lease+3*period {
 				t.Errorf("%s leads after %s, want at once: %t", next, after, want)
 			}
+			if late := time.Until(lock.fence.lateWrites()); (late > lease-time.Minute) == want {
+				t.Errorf("%s waits %s for late writes, want none: %t", next, late, want)
+			}
 		})
 	}
+}
+
+// A lease that was released has no former leader that can write.
+func TestLease_Released(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := processes{t, fake.NewClientset()}
+		released, first := p.lock("pod-a_1"), p.lock("pod-b_1")
+		record := resourcelock.LeaderElectionRecord{HolderIdentity: "pod-a_1", LeaseDurationSeconds: int(lease.Seconds()), RenewTime: metav1.Now()}
+		if err := released.Create(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := first.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // as client-go does
+		if err := released.Update(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		<-p.lead(t.Context(), first)
+		if late := first.fence.lateWrites(); !late.IsZero() {
+			t.Errorf("writes are awaited until %s", late)
+		}
+	})
 }
 
 // A process without leader election does not start while another one leads.

@@ -40,9 +40,6 @@ import (
 
 // Reconcile brings the cluster one step closer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	if r.began.IsZero() {
-		r.began = time.Now()
-	}
 	read, err := snapshot.Read(ctx, r.Namespaces.Operator, r.Client, r.Live)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -41,8 +41,8 @@ type Reconciler struct {
 	Replacer *replacing.Writer
 	// Remover removes revisions.
 	Remover removal.Remover
-	// Lease is the duration of the lease; 0 without leader election.
-	Lease time.Duration
+	// LateWrites returns the time until a write of a former leader can arrive; zero if there is none, as nil does.
+	LateWrites func() time.Time
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
@@ -56,8 +56,6 @@ type Reconciler struct {
 	log rolloutLog
 	// refused is the time until the next attempt after the last rejection; 0 without one. A restart begins with a second.
 	refused time.Duration
-	// began is the time of the first reconcile. A restart begins again.
-	began time.Time
 }
 
 // withSecrets returns the state with the Secrets of versions. The cache can lack the Secret of a new version.

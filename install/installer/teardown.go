@@ -42,7 +42,11 @@ type teardown struct {
 
 // teardown returns the removal of versions of a state.
 func (r *Reconciler) teardown(s state) teardown {
-	return teardown{s: s, live: r.Live, writer: r.Client, applier: &r.Applier, remover: &r.Remover, log: &r.log, lateWrites: r.began.Add(r.Lease)}
+	out := teardown{s: s, live: r.Live, writer: r.Client, applier: &r.Applier, remover: &r.Remover, log: &r.log}
+	if r.LateWrites != nil {
+		out.lateWrites = r.LateWrites()
+	}
+	return out
 }
 
 // deleted removes the objects of every version whose ConfigMap is being deleted.

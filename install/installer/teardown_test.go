@@ -176,7 +176,8 @@ func TestTeardown_WaitsForLateWrites(t *testing.T) {
 	old.DeletionTimestamp, old.Finalizers = new(metav1.Now()), []string{v1alpha1.TeardownFinalizer}
 	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(&old).Build()
 	reconciler := reconcilerOf(t, fake.NewClientBuilder().Build(), live, watches{})
-	reconciler.Lease, reconciler.began = time.Minute, time.Now()
+	until := time.Now().Add(time.Minute)
+	reconciler.LateWrites = func() time.Time { return until }
 	s := stateOf([]v1alpha1.Version{current}, configMap, old)
 	expect := func(want string, recheck time.Duration) {
 		t.Helper()
@@ -191,7 +192,7 @@ func TestTeardown_WaitsForLateWrites(t *testing.T) {
 	}
 	expect("ConfigMap late", 0)
 	expect("late writes of a former leader", time.Minute)
-	reconciler.began = time.Now().Add(-time.Minute)
+	until = time.Now()
 	expect("", 0)
 }
 

@@ -107,7 +107,7 @@ var table = []Entry{
 		Meaning: "Writing or deleting an object failed.",
 		Step:    "check the API server and the named objects"},
 	{Reason: TearingDown, Subject: Installer, Severity: InProgress,
-		Meaning: "Objects of an older version are being deleted. An installer that has just begun to lead also waits for the duration of a lease: its predecessor can still write late.",
+		Meaning: "Objects of an older version are being deleted. An installer that has taken over a lease that was not released also waits for the duration of a lease: its predecessor can still write late.",
 		Step:    "wait, or check the finalizers of the objects"},
 	{Reason: Uninstalling, Subject: Installer, Severity: InProgress,
 		Meaning: "The ClusterAPI object was deleted, and all versions are being torn down: first the Deployments, until their pods have ended, then the other objects, the last phase first. `Available` is `False`.",

@@ -15,9 +15,6 @@ import (
 	"github.com/capi-installer/capi-installer/test/installation"
 )
 
-// election are the arguments for a short lease: an operator that has led for less than the duration of the lease removes no version completely.
-var election = []string{"--leader-elect", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=5s"}
-
 // startOperator starts capi-installer, the real binary with the credentials of its own service account as in a cluster, and
 // shows its log as it is written.
 func (d *demo) startOperator(release release) (*installation.Process, error) {
@@ -30,7 +27,7 @@ func (d *demo) startOperator(release release) (*installation.Process, error) {
 		d.show(line)
 	}
 	d.ImagesJSON = release.imagesJSON
-	p, err := installation.Launch(d.binary("capi-installer"), os.Environ(), show, append(d.Arguments(release.version), election...)...)
+	p, err := installation.Launch(d.binary("capi-installer"), os.Environ(), show, append(d.Arguments(release.version), "--leader-elect")...)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
