@@ -210,7 +210,7 @@ var constraints = []constraint{
 	{"title", "text", classifyText}, {"externalDocs", "text", classifyText}, {"example", "text", classifyText},
 }
 
-// constraintsOf returns the constraints of a property, without those of the properties below it. The order of values, names and rules does not
+// constraintsOf returns the constraints of a property, without the constraints of the properties below it. The order of values, names and rules does not
 // count.
 func constraintsOf(s *schema) map[string]any {
 	own := *s

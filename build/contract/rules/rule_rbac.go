@@ -211,7 +211,7 @@ func checkManagers(b *contract.Bundle) (findings contract.Findings) {
 	return findings
 }
 
-// knownVerbs are the verbs of Kubernetes and cert-manager, and those of requests without a resource.
+// knownVerbs are the verbs of Kubernetes and cert-manager, and the verbs of requests without a resource.
 var knownVerbs = strings.Fields("* get list watch create update patch delete deletecollection bind escalate impersonate use approve sign attest reference head options post put")
 
 func checkEffective(b *contract.Bundle) contract.Findings {
