@@ -21,10 +21,13 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
 	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
 	_ "k8s.io/kubernetes/pkg/apis/networking/install"
+	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
@@ -44,19 +47,24 @@ import (
 	"k8s.io/kubernetes/pkg/registry/autoscaling/horizontalpodautoscaler"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
+	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/limitrange"
 	"k8s.io/kubernetes/pkg/registry/core/namespace"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 	"k8s.io/kubernetes/pkg/registry/core/resourcequota"
 	"k8s.io/kubernetes/pkg/registry/core/secret"
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
+	"k8s.io/kubernetes/pkg/registry/flowcontrol/flowschema"
+	"k8s.io/kubernetes/pkg/registry/flowcontrol/prioritylevelconfiguration"
 	"k8s.io/kubernetes/pkg/registry/networking/ingress"
 	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
 	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
+	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
@@ -79,8 +87,8 @@ var allowPrivileged = sync.OnceFunc(func() { capabilities.Setup(true, 0) })
 var strategies = map[string]map[string]rest.RESTCreateStrategy{
 	"": {
 		"ConfigMap": configmap.Strategy, "LimitRange": limitrange.Strategy, "Namespace": namespace.Strategy, "Pod": pod.Strategy,
-		"PersistentVolumeClaim": persistentvolumeclaim.Strategy, "ResourceQuota": resourcequota.Strategy, "Secret": secret.Strategy,
-		"Service": service.Strategy, "ServiceAccount": serviceaccount.Strategy,
+		"PersistentVolume": persistentvolume.Strategy, "PersistentVolumeClaim": persistentvolumeclaim.Strategy, "ResourceQuota": resourcequota.Strategy,
+		"Secret": secret.Strategy, "Service": service.Strategy, "ServiceAccount": serviceaccount.Strategy,
 	},
 	"admissionregistration.k8s.io": {
 		"MutatingAdmissionPolicy":          mutatingadmissionpolicy.NewStrategy(nil, nil),
@@ -90,12 +98,15 @@ var strategies = map[string]map[string]rest.RESTCreateStrategy{
 		"ValidatingAdmissionPolicyBinding": validatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved),
 		"ValidatingWebhookConfiguration":   validatingwebhookconfiguration.Strategy,
 	},
-	"apps":                {"DaemonSet": daemonset.Strategy, "Deployment": deployment.Strategy, "ReplicaSet": replicaset.Strategy, "StatefulSet": statefulset.Strategy},
-	"autoscaling":         {"HorizontalPodAutoscaler": horizontalpodautoscaler.Strategy},
-	"batch":               {"CronJob": cronjob.Strategy, "Job": job.Strategy},
-	"coordination.k8s.io": {"Lease": lease.Strategy},
-	"networking.k8s.io":   {"Ingress": ingress.Strategy, "IngressClass": ingressclass.Strategy, "NetworkPolicy": networkpolicy.Strategy},
-	"policy":              {"PodDisruptionBudget": poddisruptionbudget.Strategy},
+	"apps":                         {"DaemonSet": daemonset.Strategy, "Deployment": deployment.Strategy, "ReplicaSet": replicaset.Strategy, "StatefulSet": statefulset.Strategy},
+	"autoscaling":                  {"HorizontalPodAutoscaler": horizontalpodautoscaler.Strategy},
+	"batch":                        {"CronJob": cronjob.Strategy, "Job": job.Strategy},
+	"certificates.k8s.io":          {"CertificateSigningRequest": certificates.Strategy},
+	"coordination.k8s.io":          {"Lease": lease.Strategy},
+	"flowcontrol.apiserver.k8s.io": {"FlowSchema": flowschema.Strategy, "PriorityLevelConfiguration": prioritylevelconfiguration.Strategy},
+	"networking.k8s.io":            {"Ingress": ingress.Strategy, "IngressClass": ingressclass.Strategy, "NetworkPolicy": networkpolicy.Strategy},
+	"node.k8s.io":                  {"RuntimeClass": runtimeclass.Strategy},
+	"policy":                       {"PodDisruptionBudget": poddisruptionbudget.Strategy},
 	"rbac.authorization.k8s.io": {
 		"ClusterRole": clusterrole.Strategy, "ClusterRoleBinding": clusterrolebinding.Strategy, "Role": role.Strategy, "RoleBinding": rolebinding.Strategy,
 	},
