@@ -297,7 +297,7 @@ func apiFaults() (all []disturbance) {
 		all = append(all, disturbance{name: f.name, terminal: f.terminal, arm: func(c *cycle, _ int) func() int { return c.Proxy.Fail(f.fault) }})
 	}
 	return append(all, disturbance{name: "kinds not found", arm: func(c *cycle, _ int) func() int {
-		happened := c.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Path: "/apis/*/*", EachOnce: true, Status: http.StatusNotFound})
+		happened := c.Proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Path: "/api*", EachOnce: true, Status: http.StatusNotFound})
 		c.crash() // a running process has cached the kinds
 		return happened
 	}})
