@@ -107,7 +107,7 @@ func TestNamespacesComponent_ReplacesAllNames(t *testing.T) {
 	must(t, err)
 	page, err := os.ReadFile("../../docs/install.md")
 	must(t, err)
-	_, text, _ := strings.Cut(string(page), "### Other namespaces")
+	_, text, _ := strings.Cut(string(page), "## Other namespaces")
 	_, text, _ = strings.Cut(text, "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	text += "- {name: cluster-api-installer-images, namespace: capi-installer-system, behavior: merge, literals: [platform=None]}\n" +

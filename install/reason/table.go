@@ -116,7 +116,7 @@ var table = []Entry{
 		Meaning: "The ClusterAPI object was deleted, and the uninstall cannot continue: a permission is missing, an object has kept its finalizers for five minutes, or `spec.installerMode` is `Paused`. The message names the permission, or the objects and their finalizers; see [install.md](install.md#uninstall).",
 		Step:    "grant the permission to service account `cluster-api-installer`, check the controllers that remove the named finalizers, or set `spec.installerMode` to `Managed`"},
 	{Reason: Uninstalled, Subject: Installer, Severity: Settled, Message: "the ClusterAPI object does not exist",
-		Meaning: "The ClusterAPI object does not exist, and nothing is installed. `Available` is `False` and names the CRDs that were [retained](install.md#retained-crds) because of their instances.",
+		Meaning: "The ClusterAPI object does not exist, and nothing is installed. `Available` is `False` and names the CRDs that were [retained](uninstall.md#retained-crds) because of their instances.",
 		Step:    "create the ClusterAPI object to install again; delete the CRDs, with their instances, if they are not needed"},
 
 	{Reason: NotInstalled, Subject: Operator, Message: "no version of Cluster API is completely installed",

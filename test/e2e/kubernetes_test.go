@@ -187,7 +187,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.project() // without a restart
 	k.settled("1.2.0-3")
 
-	uninstall := k.commands("docs/install.md", "### Uninstall")
+	uninstall := k.commands("docs/uninstall.md", "# Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {
 		k.kubectl(command...)
 	}
@@ -439,7 +439,7 @@ func (k *kubernetes) plansNothing(release string) {
 }
 
 // commands returns the arguments of the kubectl commands in the first block of
-// docs/install.md after a phrase.
+// a page after a phrase.
 func (k *kubernetes) commands(page, phrase string) (commands [][]string) {
 	k.Helper()
 	for _, line := range documented(k.T, page, phrase) {

@@ -360,7 +360,7 @@ func (h *hooked) limitEvents(version string) error {
 // uninstalled uninstalls, and fails the test if the CRD of the ExtensionConfig was retained.
 func (h *hooked) uninstalled() {
 	h.Helper()
-	uninstall := h.commands("docs/install.md", "### Uninstall")
+	uninstall := h.commands("docs/uninstall.md", "# Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {
 		h.kubectl(command...)
 	}

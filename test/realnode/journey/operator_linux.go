@@ -142,7 +142,7 @@ func (j *Journey) apply(ctx context.Context, create ...string) error {
 	return err
 }
 
-// installed waits until a release is installed, with the command of docs/install.md.
+// installed waits until a release is installed, with the command of docs/upgrade.md.
 func (j *Journey) installed(ctx context.Context, r release) error {
 	shown, err := j.tool(ctx, "status", "--wait", "--for-version", r.version, "--timeout", patience.String())
 	if err != nil {

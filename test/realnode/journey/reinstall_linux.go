@@ -30,7 +30,7 @@ func (j *Journey) backup(ctx context.Context) error {
 	return j.nothingLost(ctx)
 }
 
-// reinstall uninstalls with the commands of docs/install.md while the Machines exist, and installs again.
+// reinstall uninstalls with the commands of docs/uninstall.md while the Machines exist, and installs again.
 func (j *Journey) reinstall(ctx context.Context) error {
 	if _, err := j.kubectl(ctx, "delete", "clusterapi", "cluster", "--timeout=10m"); err != nil {
 		return err
