@@ -111,7 +111,7 @@ type ClusterAPISpec struct {
 
 // Risk is the name of a risk of a release.
 //
-// +kubebuilder:validation:Enum=BreakingCRDChange;SkippedVersions;UnsupportedContract
+// +kubebuilder:validation:Enum=BreakingCRDChange;SkippedVersions;UncalledRuntimeHook;UnsupportedContract
 type Risk string
 
 const (
@@ -119,6 +119,8 @@ const (
 	BreakingCRDChange Risk = "BreakingCRDChange"
 	// SkippedVersions means that the upgrade of a provider of Cluster API skips more than three minor versions.
 	SkippedVersions Risk = "SkippedVersions"
+	// UncalledRuntimeHook means that Cluster API would no longer call a handler of a registered Runtime Extension.
+	UncalledRuntimeHook Risk = "UncalledRuntimeHook"
 	// UnsupportedContract means that a provider implements no contract that the core provider supports.
 	UnsupportedContract Risk = "UnsupportedContract"
 )

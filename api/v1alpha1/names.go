@@ -102,6 +102,9 @@ const (
 	// InjectCABundleAnnotation, with the value "true", has the installer write its CA into the client configurations of
 	// a webhook configuration, a CRD, an APIService or an ExtensionConfig.
 	InjectCABundleAnnotation = Prefix + "/inject-cabundle"
+	// RuntimeHooksAnnotation, on the CRD of ExtensionConfigs, lists the hooks that the core provider calls, separated by spaces: each is a version
+	// of hooks, such as hooks.runtime.cluster.x-k8s.io/v1alpha1, or one hook, such as hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate.
+	RuntimeHooksAnnotation = Prefix + "/runtime-hooks"
 )
 
 // AllowsAdoption reports whether the annotations of an object let the installer adopt it.

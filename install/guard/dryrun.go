@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/replacing"
@@ -205,6 +206,18 @@ func (g *Guards) Instance(ctx context.Context, crd *unstructured.Unstructured) (
 	found, err := g.Instances.Check(ctx, crd)
 	if apierrors.IsForbidden(err) {
 		return "it may have instances: " + err.Error(), nil
+	}
+	return found, err
+}
+
+// All implements Cluster.
+func (g *Guards) All(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
+	defer func() { err = errors.Join(err, g.Instances.Withdraw(context.WithoutCancel(ctx))) }()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	err = g.Instances.Permitted(ctx, instance.Rules(kind.Group, "list"), func(ctx context.Context) error { return g.Live.List(ctx, list) })
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
 	}
 	return found, err
 }

@@ -2,9 +2,9 @@
 
 // Package guard protects a cluster and its instances from an upgrade, at three moments:
 //
-//   - refuse (refuse.go, dryrun.go, crd.go): Check judges a release as a whole before its first object is written. Otherwise a release could
+//   - refuse (refuse.go, dryrun.go, crd.go, hooks.go): Check judges a release as a whole before its first object is written. Otherwise a release could
 //     stop in its middle, with the phases of some providers new and others old. Its findings are about owners of objects, rejections of the API
-//     server, and versions of providers. "capi-manifests plan --against" uses it too;
+//     server, versions of providers, and the hooks of Runtime Extensions. "capi-manifests plan --against" uses it too;
 //   - hold (hold.go, storedversion.go): during the rollout, Drop writes instances again before a CRD loses the version in which they are stored,
 //     and Readable reads an instance in each version. install/engine applies phases, so it also keeps storage versions and webhooks until the
 //     new pods are ready (hold.go there);
@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/collision"
@@ -86,6 +87,8 @@ type Cluster interface {
 	Create(ctx context.Context, desired *unstructured.Unstructured) error
 	// Instance names an instance of a CRD, or says why they are unknown; empty if there are none.
 	Instance(ctx context.Context, crd *unstructured.Unstructured) (string, error)
+	// All returns the objects of a kind.
+	All(ctx context.Context, kind schema.GroupVersionKind) ([]*unstructured.Unstructured, error)
 }
 
 // concurrency is the number of objects that are judged at the same time.
@@ -104,7 +107,9 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 			others = append(others, one)
 		}
 	}
-	judge := func(one judged) judged { return release.judge(ctx, cluster, one).certificate(ctx, cluster) }
+	judge := func(one judged) judged {
+		return release.judge(ctx, cluster, one).certificate(ctx, cluster).hooks(ctx, cluster, release)
+	}
 	// CRDs are judged one at a time, because their schemas take much memory.
 	all := slices.Concat(parallel.MapLimit(crds, 1, judge), parallel.MapLimit(others, concurrency, judge))
 	found := release.versions()

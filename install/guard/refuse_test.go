@@ -33,6 +33,8 @@ type cluster struct {
 	rejection error
 	creates   bool // objects with other immutable fields
 	dryRuns   int
+	listed    []*unstructured.Unstructured // the objects of any kind
+	listing   error
 }
 
 func (c *cluster) Read(_ context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -61,6 +63,10 @@ func (c *cluster) Create(context.Context, *unstructured.Unstructured) error {
 
 func (c *cluster) Instance(context.Context, *unstructured.Unstructured) (string, error) {
 	return c.instance, nil
+}
+
+func (c *cluster) All(context.Context, schema.GroupVersionKind) ([]*unstructured.Unstructured, error) {
+	return c.listed, c.listing
 }
 
 // decode reads an object; labels is written into its metadata.

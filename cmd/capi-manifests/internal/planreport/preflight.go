@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -102,6 +103,11 @@ func (j *judged) Merge(ctx context.Context, desired *unstructured.Unstructured, 
 // Create implements guard.Cluster.
 func (j *judged) Create(ctx context.Context, desired *unstructured.Unstructured) error {
 	return j.Cluster.Create(ctx, desired, v1alpha1.FieldOwner)
+}
+
+// All implements guard.Cluster.
+func (j *judged) All(ctx context.Context, kind schema.GroupVersionKind) ([]*unstructured.Unstructured, error) {
+	return j.List(ctx, kind, "")
 }
 
 // Instance implements guard.Cluster.
