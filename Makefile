@@ -157,6 +157,11 @@ e2e: controlplane ## Run all cases of the tests that make test samples: random s
 providers: controlplane ## Install every real provider and remove it again, by an upgrade and by an uninstallation (also those in PROVIDERS and FORKS)
 	E2E=full go test -count=1 -v $(TAGS) -timeout 60m -run TestProviders_InstalledAndRemoved ./test/e2e
 
+CCO ?=
+.PHONY: cco
+cco: controlplane ## Run the tests of cluster-capi-operator in its checkout CCO against a release with this installer; needs PROVIDERS
+	CCO=$(abspath $(CCO)) $(TEST) -count=1 -v -run '^TestClusterCAPIOperator_' ./test/e2e
+
 .PHONY: faults
 faults: controlplane ## Inject one fault per workload, with E2E=full every fault; the report is _output/faults.html
 	@result=0; go test -count=1 -timeout 6h -parallel 16 -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result

@@ -28,9 +28,9 @@ var extensionConfigs = object.Identity{GroupKind: object.CustomResourceDefinitio
 // runtimeSDK is the feature gate without which Cluster API calls no Runtime Extension.
 const runtimeSDK = "RuntimeSDK"
 
-// hooks adds a finding for each ExtensionConfig with handlers that the installed core provider calls, and the one of the release does not. What
-// is not known about a provider is called. ExtensionConfigs that the release changes or removes are not considered: their servers change with it. Neither are
-// those that cannot be converted: the release may repair the webhook.
+// hooks adds a finding for each ExtensionConfig with handlers that the installed core provider calls, and the core provider of the release does not. A hook
+// of which nothing is known counts as called. ExtensionConfigs that the release changes or removes are not considered, because their servers change with it, and neither are
+// ExtensionConfigs that cannot be converted, because the release may repair the webhook.
 func (j judged) hooks(ctx context.Context, cluster Cluster, r Release) judged {
 	if object.IdentityOf(j.desired) != extensionConfigs {
 		return j
