@@ -4,6 +4,7 @@ package guard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -173,15 +174,28 @@ func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.U
 	return desired
 }
 
-// Read implements Cluster.
-func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// Creates implements Cluster. The answer to a dry run has no resource version if the object does not exist, so one request answers both.
+func (g *Guards) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
+	if _, err := g.cached(ctx, desired); g.Cache == nil || !apierrors.IsNotFound(err) {
+		return false
+	}
+	answer, err := g.apply(ctx, desired)
+	return err == nil && answer.ResourceVersion == ""
+}
+
+// cached returns an object of the cache. Without cache, no object is found, and no Secret: the cache would watch all of them.
+func (g *Guards) cached(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(like.GroupVersionKind())
-	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
-	// The cache would watch all Secrets.
-	if g.Cache != nil && object.GroupKind(like) != object.Secret {
-		err = g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	if g.Cache == nil || object.GroupKind(like) == object.Secret {
+		return out, apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName())
 	}
+	return out, g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+}
+
+// Read implements Cluster.
+func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	out, err := g.cached(ctx, like)
 	if apierrors.IsNotFound(err) {
 		err = g.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
@@ -193,12 +207,32 @@ func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*un
 
 // Apply implements Cluster.
 func (g *Guards) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
-	return g.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
+	_, err := g.apply(ctx, desired)
+	return err
+}
+
+// apply returns the answer to the dry run of an apply.
+func (g *Guards) apply(ctx context.Context, desired *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
+	content, err := json.Marshal(desired.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.Describe(desired), err)
+	}
+	return g.patch(ctx, desired, client.RawPatch(types.ApplyPatchType, content), client.ForceOwnership)
+}
+
+// patch returns the answer to the dry run of a patch: only the metadata, because a schema is large.
+func (g *Guards) patch(ctx context.Context, desired *unstructured.Unstructured, patch client.Patch, options ...client.PatchOption) (*metav1.PartialObjectMetadata, error) {
+	answer := &metav1.PartialObjectMetadata{}
+	answer.SetGroupVersionKind(desired.GroupVersionKind())
+	answer.SetNamespace(desired.GetNamespace())
+	answer.SetName(desired.GetName())
+	return answer, g.Writer.Patch(ctx, answer, patch, append(options, client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)...)
 }
 
 // Merge implements Cluster.
 func (g *Guards) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
-	return g.Writer.Patch(ctx, desired.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
+	_, err := g.patch(ctx, desired, client.RawPatch(types.MergePatchType, patch))
+	return err
 }
 
 // Instance implements Cluster.

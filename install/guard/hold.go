@@ -55,26 +55,33 @@ func (e *UnreadableError) Error() string {
 
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
-// AllReadable returns the errors about CRDs of phases with an instance that cannot be read. A version with such a CRD is not complete.
+// AllReadable returns the errors about CRDs of applied phases with an instance that cannot be read. A version with such a CRD is not complete.
 func (g *Guards) AllReadable(ctx context.Context, phases []revision.Phase) error {
 	var failed []error
 	for _, obj := range revision.Objects(phases) {
-		if object.IsCRD(obj) && instance.HasWebhook(obj) {
-			failed = append(failed, g.Readable(ctx, obj.GetName()))
+		if object.IsCRD(obj) && len(object.CRDVersions(obj)) > 1 {
+			failed = append(failed, g.readable(ctx, obj))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// Readable returns a *UnreadableError if an instance of a CRD cannot be read in a version that the CRD serves. It reads one instance in each
-// version. Without a conversion webhook, the API server only changes apiVersion.
-func (g *Guards) Readable(ctx context.Context, name string) (err error) {
+// Readable returns a *UnreadableError if an instance of a CRD in the cluster cannot be read in a version that the CRD serves.
+func (g *Guards) Readable(ctx context.Context, name string) error {
 	if g.Live == nil {
 		return nil
 	}
 	crd, err := instance.ReadCRD(ctx, g.Live, name)
-	if err != nil || !instance.HasWebhook(crd) {
+	if err != nil {
 		return err
+	}
+	return g.readable(ctx, crd)
+}
+
+// readable reads one instance in each version that a CRD serves. Without a conversion webhook, the API server only changes apiVersion.
+func (g *Guards) readable(ctx context.Context, crd *unstructured.Unstructured) (err error) {
+	if g.Live == nil || !instance.HasWebhook(crd) {
+		return nil
 	}
 	defer func() { err = errors.Join(err, g.Instances.Withdraw(context.WithoutCancel(ctx))) }()
 	for _, version := range object.CRDVersions(crd) {
@@ -89,7 +96,7 @@ func (g *Guards) Readable(ctx context.Context, name string) (err error) {
 		}
 		switch {
 		case apierrors.IsInternalError(err), apierrors.IsStoreReadError(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && err != nil && errors.As(err, new(apierrors.APIStatus)):
-			return &UnreadableError{CRD: name, Version: version, Webhook: webhookOf(crd), Err: err}
+			return &UnreadableError{CRD: crd.GetName(), Version: version, Webhook: webhookOf(crd), Err: err}
 		case err != nil:
 			return fmt.Errorf("reading an instance of %s in version %s: %w", object.Describe(crd), version, err)
 		case len(list.Items) == 0: // no version has one

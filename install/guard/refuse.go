@@ -78,6 +78,8 @@ type Release struct {
 
 // Cluster answers without writing.
 type Cluster interface {
+	// Creates reports whether the API server accepts an object that does not exist. false says nothing.
+	Creates(ctx context.Context, desired *unstructured.Unstructured) bool
 	// Read returns an object; nil if it does not exist, or may not be read.
 	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
 	// Apply, Merge and Create return the answers of the API server to dry runs with the field manager of the installer: an apply, a merge patch, and
@@ -168,6 +170,9 @@ func rank(f Finding) int {
 
 // judge compares an object with the one in the cluster.
 func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged {
+	if !r.defines.needs(one.desired) && cluster.Creates(ctx, revision.Applied(one.desired)) {
+		return one
+	}
 	actual, err := cluster.Read(ctx, one.desired)
 	switch {
 	case err != nil || actual != nil && actual.GetDeletionTimestamp() != nil:

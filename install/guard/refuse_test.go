@@ -45,6 +45,8 @@ func (c *cluster) Read(_ context.Context, like *unstructured.Unstructured) (*uns
 	return c.objects[at], nil
 }
 
+func (c *cluster) Creates(context.Context, *unstructured.Unstructured) bool { return false }
+
 func (c *cluster) Apply(context.Context, *unstructured.Unstructured) error {
 	c.dryRuns++
 	return c.rejection

@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/replacing"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -58,10 +59,14 @@ type Reconciler struct {
 	refused time.Duration
 }
 
-// withSecrets returns the state with the Secrets of versions. The cache can lack the Secret of a new version.
+// withSecrets returns the state with the Secrets of versions. The cache can lack the Secret of a new version: with settings that refer to
+// Secrets, they are read from the API server.
 func (r *Reconciler) withSecrets(ctx context.Context, read snapshot.Snapshot) (state, error) {
-	list := &corev1.SecretList{}
-	if err := r.Live.List(ctx, list, client.InNamespace(r.Namespaces.Operator), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
+	list, reader := &corev1.SecretList{}, client.Reader(r.Client)
+	if len(setting.Of(read.Cluster.Spec).SecretKeys()) > 0 {
+		reader = r.Live
+	}
+	if err := reader.List(ctx, list, client.InNamespace(r.Namespaces.Operator), client.HasLabels{v1alpha1.RevisionPartLabel}); err != nil {
 		return state{}, fmt.Errorf("listing the Secrets of versions: %w", err)
 	}
 	for _, secret := range list.Items {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +51,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
 	dryRuns := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(controlledBy(t, first.Name, settled("a", "red"))).Build(), interceptor.Funcs{
-		Apply: func(ctx context.Context, live client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+		Patch: func(ctx context.Context, live client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
 			dryRuns++
 			if err := live.Get(ctx, client.ObjectKeyFromObject(settled("a", "red")), &corev1.ConfigMap{}); apierrors.IsNotFound(err) {
 				return nil

@@ -72,6 +72,9 @@ func (s Secrets) Digest() digest.Digest {
 
 // Reveal returns an object with values in place of placeholders: the object itself if it has none, else a copy.
 func (s Secrets) Reveal(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	if len(s.Values) == 0 {
+		return obj
+	}
 	var pairs []string
 	for _, placeholder := range slices.Sorted(maps.Keys(s.Values)) {
 		pairs = append(pairs, placeholder, s.Values[placeholder])

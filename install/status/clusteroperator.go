@@ -105,9 +105,9 @@ func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1
 	return status
 }
 
-// relate writes the related objects of the ClusterOperator, if they differ. Only the installer controller knows them.
+// relate writes the related objects of the ClusterOperator, if they differ in the cache. Only the installer controller knows them.
 func (r *Reporter) relate(ctx context.Context, related []configv1.ObjectReference) error {
-	operator, err := clusterOperator(ctx, r.Live, r.Client)
+	operator, err := clusterOperator(ctx, r.Client, r.Client)
 	if operator == nil || err != nil || slices.Equal(operator.Status.RelatedObjects, related) {
 		return err
 	}

@@ -63,7 +63,9 @@ func (n requiredPermissions) without(held []permission) requiredPermissions {
 	for wanted, why := range n {
 		found := covered(held, wanted)
 		for other := range n {
-			found = found || other != wanted && other.covers(wanted)
+			if found = found || other != wanted && other.covers(wanted); found {
+				break
+			}
 		}
 		if !found {
 			left[wanted] = why

@@ -88,6 +88,9 @@ func (j *judged) record(ctx context.Context, of, result *unstructured.Unstructur
 	return err
 }
 
+// Creates implements guard.Cluster: the plan shows the difference from each object, so it reads all of them.
+func (j *judged) Creates(context.Context, *unstructured.Unstructured) bool { return false }
+
 // Apply implements guard.Cluster.
 func (j *judged) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
 	result, err := j.Cluster.Apply(ctx, desired, v1alpha1.FieldOwner)
