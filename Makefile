@@ -177,7 +177,7 @@ pauses: controlplane ## Pause the leader during PAUSES (200) writes while anothe
 	PAUSES=$(PAUSES) go test -count=1 -v -timeout 6h -run '^TestLease_Pauses$$' ./test/e2e
 
 .PHONY: mutants
-mutants: ## Check that the tests find seeded bugs; the table is docs/maintainers/mutants.md
+mutants: ## Check that the tests find seeded bugs; the results are test/mutants/found.txt
 	go run ./hack/mutants
 
 # The tests of the installer that fail with the original, for a reason that the list gives.

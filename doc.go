@@ -35,5 +35,5 @@
 //   - hack, tools: programs for maintainers, and pinned tools.
 //   - third_party: stand-ins for modules that cannot be downloaded, each a module of its own.
 //
-// docs/glossary.md defines the terms.
+// ARCHITECTURE.md defines the terms.
 package capiinstaller

@@ -27,16 +27,20 @@ exec sh -e prepare.sh
 const prepare = `kubectl create configmap cluster-api-installer-images --namespace capi-installer-system --from-file=images.json --from-literal=release-version=1.0.0 --from-literal=platform=AWS --dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -
 `
 
-// TestPrivateRegistries_CommandsWork runs the commands of docs/private-registries.md, except the one for OpenShift. The sections are
+// TestPrivateRegistries_CommandsWork runs the commands of docs/registries.md, except the one for OpenShift, up to the policies. The sections are
 // alternatives: each begins without ConfigMap capi-installer-registries.
 func TestPrivateRegistries_CommandsWork(t *testing.T) {
 	cluster, dir, path := controlplane.Fresh(t), t.TempDir(), t.TempDir()
-	page, err := os.ReadFile("../../docs/private-registries.md")
+	page, err := os.ReadFile("../../docs/registries.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	tasks, _, found := strings.Cut(string(page), "\n## Signature policies")
+	if !found {
+		t.Fatal("docs/registries.md has no section about signature policies")
+	}
 	script, files, commands := installed, "-- prepare.sh --\n"+prepare, 0
-	for i, section := range strings.Split(string(page), "\n## ")[1:] {
+	for i, section := range strings.Split(tasks, "\n## ")[1:] {
 		heading, _, _ := strings.Cut(section, "\n")
 		name := "section" + string(rune('0'+i)) + ".sh"
 		files += "-- " + name + " --\n"

@@ -33,7 +33,7 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.patches, "patches", "test/mutants", "`folder` of the patches")
 	flag.StringVar(&o.results, "results", "_output/mutants", "`folder` of earlier results")
-	flag.StringVar(&o.table, "table", "docs/maintainers/mutants.md", "`file` for the table")
+	flag.StringVar(&o.table, "table", "test/mutants/found.txt", "`file` for the table")
 	flag.IntVar(&o.parallel, "parallel", 2, "number of copies")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -221,22 +221,16 @@ func count(mutants []mutant) (found int) {
 	return found
 }
 
-// table returns the page with the results.
+// table returns the results, a line for each patch.
 func table(mutants []mutant) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, `# Seeded bugs
-
-Plausible bugs, applied one at a time to a copy of the project by `+"`make mutants`"+`. The patches are in test/mutants. The tests find %d of %d.
-
-| bug | found by |
-|---|---|
-`, count(mutants), len(mutants))
+	fmt.Fprintf(&out, "Written by make mutants: the test that finds the bug of each patch. The tests find %d of %d.\n\n", count(mutants), len(mutants))
 	for _, m := range mutants {
 		result := "`" + m.result + "`"
 		if !m.found {
-			result = "**not found**: " + m.result
+			result = "not found: " + m.result
 		}
-		fmt.Fprintf(&out, "| %s | %s |\n", m.description, result)
+		fmt.Fprintf(&out, "%s %s\n", m.name, result)
 	}
 	return out.String()
 }

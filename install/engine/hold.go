@@ -27,7 +27,7 @@ import (
 //
 // When the other objects of the component are ready, first the webhook configurations are applied, and then the CRDs once more. The objects that wait
 // follow from the manifest and from the cluster, so a process that ends at any write is followed by one that continues.
-// docs/adr/0055-hold.md has the cases.
+// docs/decisions.md has the cases.
 
 // holder decides which objects of a component wait.
 type holder struct {

@@ -69,7 +69,7 @@ func (e *MigratingError) Error() string {
 //   - otherwise, a CRD without instances gets the versions of both. With instances it is left to the administrator: only the provider
 //     knows whether its old or its new conversion webhook reads them.
 //
-// docs/adr/0055-hold.md has the alternatives.
+// docs/decisions.md has the alternatives.
 
 // Drop prepares a CRD of the cluster for a manifest that lacks some of its stored versions. It returns a
 // *MigratingError if it must be called again. It changes only CRDs that belong to the installer or may be adopted.

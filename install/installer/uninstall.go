@@ -27,7 +27,7 @@ import (
 
 // A finalizer preserves the deleted ClusterAPI object until everything is removed: its spec
 // lists the unmanaged CRDs, so the uninstall does not delete them, and its conditions
-// report what the uninstall waits for. docs/adr/0010-uninstall.md has the
+// report what the uninstall waits for. docs/decisions.md has the
 // alternatives.
 
 // hold adds the finalizer to the ClusterAPI object, unless no version exists. It is called

@@ -23,7 +23,7 @@ import (
 // group. A wildcard for groups would include Secrets. The installer may write any
 // ClusterRole for the providers. So it grants itself "list" on a group when a list is
 // forbidden, and withdraws it at the end of the pass. It does the same for the writes of a
-// migration. docs/adr/0012-permission-to-remove.md has the alternatives.
+// migration. docs/decisions.md has the alternatives.
 
 // instancesRole is the name of the ClusterRole and of its binding.
 const instancesRole = "openshift-capi-installer-instances"

@@ -23,7 +23,7 @@ import (
 // A retained CRD outlives the Service of its conversion webhook. Without the webhook, the API server can neither list the
 // instances that are stored in another version nor delete their namespace. So the conversion of such a CRD ends: the
 // API server then only changes apiVersion. The stored instances stay as they are, and the next version that adopts the CRD
-// restores the webhook. docs/adr/0011-retained-crds.md has the alternatives.
+// restores the webhook. docs/decisions.md has the alternatives.
 
 // endConversions ends the conversion of the retained CRDs in the phases that were reached: the Services in later phases are deleted.
 func (r *Remover) endConversions(ctx context.Context, rev engine.Revision, removed engine.Removal) error {

@@ -422,10 +422,10 @@ func TestConditions_UntrustedImage(t *testing.T) {
 }
 
 func TestEvents_AreDocumented(t *testing.T) {
-	docs, reasons := document(t, "events.md"), constants(t, "events.go", "EventReason")
+	docs, reasons := document(t, "conditions.md"), constants(t, "events.go", "EventReason")
 	for _, reason := range reasons {
 		if !strings.Contains(docs, "| `"+reason+"` |") {
-			t.Errorf("docs/events.md does not explain %s", reason)
+			t.Errorf("docs/conditions.md does not explain %s", reason)
 		}
 	}
 	if len(reasons) < 6 {

@@ -29,7 +29,7 @@ import (
 // the events about its transitions.
 type EventReason string
 
-// Reasons of events that are not transitions of conditions. docs/events.md explains each.
+// Reasons of events that are not transitions of conditions. docs/conditions.md explains each.
 const (
 	// VersionStored: a new desired version was created and stored.
 	VersionStored EventReason = "VersionStored"
