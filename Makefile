@@ -143,8 +143,7 @@ lint: ## Run the linters of .golangci.yaml, and check the wording
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: e2e
-e2e: controlplane ## Run all cases of the tests that make test samples: random sequences, crashes, real providers, and make compat (make faults is apart)
-	cd third_party/boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
+e2e: controlplane ## Run all cases of the tests that make test samples: crashes, real providers, and make compat (make faults is apart)
 	E2E=full go test $(TAGS) -timeout 60m -skip '^TestFaults$$' ./test/e2e
 	E2E=full go test $(TAGS) -timeout 60m -run 'LosesNoInstance|Neighbours' ./install
 	E2E=full go test -run TwoReportersAgree ./install/status

@@ -86,7 +86,7 @@ func (b *env) within(name string, test func(b *env)) {
 	}
 	parent.Run(name, func(t *testing.T) {
 		inner := *b
-		inner.TB, inner.checker = t, checker{t}
+		inner.TB = t
 		test(&inner)
 	})
 }
@@ -103,7 +103,6 @@ type envOptions struct {
 // cache.
 type env struct {
 	testing.TB
-	checker
 
 	namespace string
 	ownership ownership
@@ -124,7 +123,7 @@ type env struct {
 func newEnv(t testing.TB, options envOptions) *env {
 	t.Helper()
 	cluster := controlplane.Shared(t)
-	b := &env{TB: t, checker: checker{t}, namespace: cluster.Namespace(t), ownership: options.ownership, requests: &requests{}}
+	b := &env{TB: t, namespace: cluster.Namespace(t), ownership: options.ownership, requests: &requests{}}
 	var err error
 	b.user, err = client.New(cluster.Config, client.Options{Scheme: scheme.Scheme})
 	b.must(err)
@@ -193,29 +192,20 @@ func (b *env) restart() {
 	b.must(err)
 }
 
-// checker ends a test that fails.
-type checker struct {
-	test interface {
-		Helper()
-		Fatal(args ...any)
-		Fatalf(format string, args ...any)
-	}
-}
-
 // must ends the test at an error.
-func (c checker) must(err error) {
+func (b *env) must(err error) {
+	b.Helper()
 	if err != nil {
-		c.test.Helper()
-		c.test.Fatal(err)
+		b.Fatal(err)
 	}
 }
 
 // eventually waits for a condition.
-func (c checker) eventually(what string, holds func() bool) {
-	c.test.Helper()
+func (b *env) eventually(what string, holds func() bool) {
+	b.Helper()
 	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.test.Fatalf("still not true after %s: %s", waitTimeout, what)
+			b.Fatalf("still not true after %s: %s", waitTimeout, what)
 		}
 	}
 }

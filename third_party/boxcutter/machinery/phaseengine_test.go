@@ -276,6 +276,26 @@ func TestPhaseReconcile_OneDryRunOfAChange(t *testing.T) {
 	}
 }
 
+// With the option, only writes have dry runs, and the first write of the phase has none.
+func TestPhaseReconcile_DryRunsOfWrites(t *testing.T) {
+	c := newCluster(t)
+	sparing := types.WithoutDryRunOfUnchanged()
+	for _, step := range []struct {
+		options  []types.PhaseReconcileOption
+		requests []string
+	}{
+		{[]types.PhaseReconcileOption{sparing}, []string{"dry force", "dry create", "dry force", "dry create", "create", "create", "create"}},
+		{[]types.PhaseReconcileOption{sparing}, nil},
+		{nil, []string{"dry force", "dry force", "dry force"}},
+	} {
+		engine := machinery.NewPhaseEngine(c.engine(), validation.NewClusterPhaseValidator(meta.NewDefaultRESTMapper(nil), c))
+		if _, err := engine.Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "a", "b", "c")), step.options...); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "requests", step.requests, c.took())
+	}
+}
+
 // failing is an object engine of a program whose errors do not name the object.
 type failing struct{ *machinery.ObjectEngine }
 
