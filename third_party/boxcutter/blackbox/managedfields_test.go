@@ -78,20 +78,6 @@ func TestManagedFields_RollingUpdateToRecreate(t *testing.T) {
 	equal(t, "strategy", map[string]any{"type": "Recreate"}, strategy)
 }
 
-func TestManagedFields_RestartWritesNothing(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"),
-			b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}`)))
-		b.install(revision)
-		b.restart()
-		b.requests.take()
-		b.expectActions(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle)
-		if got := b.requests.verbs(); len(got) > 0 {
-			b.Errorf("the first reconcile of a new engine sent %v", got)
-		}
-	})
-}
-
 // The API server stores "1000m" as "1". A new engine does not know about the normalization: it makes a dry run, and neither
 // writes nor reports a change. So does a paused engine: an administrator looks for changes of others with it.
 func TestManagedFields_NewEngineDoesNotWriteNormalizedValue(t *testing.T) {

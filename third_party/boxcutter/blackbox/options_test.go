@@ -163,32 +163,3 @@ func TestConcurrency_DryRunFindingsKeepOrder(t *testing.T) {
 		t.Errorf("writes: %v", writes)
 	}
 }
-
-func TestWithoutDryRunOfUnchanged_Requests(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		owner := b.owner("owner")
-		revision := b.revision(1, owner, nil, phase("main", b.configMaps("c", 3)...))
-		b.install(revision)
-		b.requests.take()
-		result, err := b.engine.Reconcile(b.Context(), revision, boxcutter.WithoutDryRunOfUnchanged())
-		b.must(err)
-		b.expectActions(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
-		b.expectRequests(map[string]int{})
-		result, err = b.engine.Reconcile(b.Context(), revision)
-		b.must(err)
-		b.expectActions(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
-		b.expectRequests(map[string]int{"dry-run apply": 3})
-		b.requests.set(0, func(r request) *http.Response {
-			if r.verb == "dry-run apply" && strings.HasSuffix(r.path, "/c-01") {
-				return status(403, "Forbidden")
-			}
-			return nil
-		})
-		result, err = b.engine.Reconcile(b.Context(), revision)
-		b.must(err)
-		finding := result.GetPhases()[0].GetValidationError()
-		if finding == nil || len(finding.Objects) != 1 || finding.Objects[0].ObjectRef.Name != "c-01" {
-			b.Errorf("the rejection is missing in the result\n%s", result)
-		}
-	})
-}

@@ -16,41 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mixed returns n objects of three kinds, in two phases.
-func (b *env) mixed(n int) []boxcutter.Phase {
-	var first, second []*unstructured.Unstructured
-	for i := range n {
-		name := fmt.Sprintf("object-%03d", i)
-		switch i % 3 {
-		case 0:
-			first = append(first, b.configMap(name, "red"))
-		case 1:
-			first = append(first, b.object(`{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {selector: {app: web}, ports: [{port: 80}]}}`, name))
-		default:
-			second = append(second, b.object(`{apiVersion: v1, kind: Secret, metadata: {name: %s}, stringData: {}, data: {key: dmFsdWU=}}`, name))
-		}
-	}
-	return []boxcutter.Phase{phase("first", first...), phase("second", second...)}
-}
-
-func TestReconcile_FirstInstallRequests(t *testing.T) {
-	const objects = 30
-	eachOwnership(t, func(b *env) {
-		revision := b.revision(1, b.owner("owner"), nil, b.mixed(objects)...)
-		b.requests.take()
-		result := b.reconcile(revision)
-		if !result.IsComplete() {
-			b.Fatalf("the first reconcile does not complete:\n%s", result)
-		}
-		b.catchUp(revision)
-		b.reconcile(revision)
-		// The first write of each of the two phases needs no dry run. The watch of a cache
-		// starts with the list.
-		b.expectRequests(map[string]int{"dry-run apply": objects - 2, "create": objects, "watch": 3})
-	})
-}
-
-// costs checks the requests since the last call, without discovery.
+// expectRequests checks the requests since the last call, without discovery.
 func (b *env) expectRequests(want map[string]int) {
 	b.Helper()
 	got := b.requests.verbs()
@@ -59,29 +25,9 @@ func (b *env) expectRequests(want map[string]int) {
 	}
 }
 
-func TestReconcile_ConvergedSendsNoRequest(t *testing.T) {
-	eachOwnership(t, func(b *env) {
-		owner := b.owner("owner")
-		first := b.revision(1, owner, nil, b.mixed(9)...)
-		b.install(first)
-		second := b.revision(2, b.owner("second"), siblings(owner), b.mixed(9)...)
-		b.install(second)
-		b.requests.take()
-		for range 3 {
-			b.reconcile(second)
-		}
-		b.expectRequests(map[string]int{})
-		if b.ownership.strategy == nil {
-			return // a lower number takes the objects back
-		}
-		b.reconcile(first) // The older revision has progressed.
-		b.expectRequests(map[string]int{})
-	})
-}
-
 func TestSchemas_ReadOnce(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
-	b.install(b.revision(1, b.owner("owner"), nil, b.mixed(9)...))
+	b.install(b.revision(1, b.owner("owner"), nil, phase("main", append(b.configMaps("c", 3), b.secret("s"), b.deployment(rolling, ""))...)))
 	read := map[string]int{}
 	for _, request := range b.requests.take() {
 		if request.verb == "discover" && request.path != "/openapi/v3" {
@@ -91,18 +37,6 @@ func TestSchemas_ReadOnce(t *testing.T) {
 	if slices.Max(slices.Collect(maps.Values(read))) > 1 || read["/openapi/v3/api/v1"] != 1 {
 		t.Errorf("discovery requests: %v", read)
 	}
-}
-
-func TestReconcile_DriftWritesOneObject(t *testing.T) {
-	b := newEnv(t, envOptions{ownership: annotation})
-	revision := b.revision(1, b.owner("owner"), nil, b.mixed(9)...)
-	b.install(revision)
-	b.edit(b.configMap("object-000", ""), `{"data":{"color":"blue"}}`)
-	b.requests.take()
-	b.reconcile(revision)
-	b.catchUp(revision)
-	b.reconcile(revision)
-	b.expectRequests(map[string]int{"apply": 1})
 }
 
 // colored returns a revision with ConfigMaps whose colors are given. Its number is the

@@ -280,14 +280,21 @@ func TestPhaseReconcile_OneDryRunOfAChange(t *testing.T) {
 func TestPhaseReconcile_DryRunsOfWrites(t *testing.T) {
 	c := newCluster(t)
 	sparing := types.WithoutDryRunOfUnchanged()
+	drift := func() {
+		c.edit(t, named(t, "b")[0], `{"data":{"color":"blue"}}`)
+		c.took()
+	}
 	for _, step := range []struct {
+		before   func()
 		options  []types.PhaseReconcileOption
 		requests []string
 	}{
-		{[]types.PhaseReconcileOption{sparing}, []string{"dry force", "dry create", "dry force", "dry create", "create", "create", "create"}},
-		{[]types.PhaseReconcileOption{sparing}, nil},
-		{nil, []string{"dry force", "dry force", "dry force"}},
+		{func() {}, []types.PhaseReconcileOption{sparing}, []string{"dry force", "dry create", "dry force", "dry create", "create", "create", "create"}},
+		{func() {}, []types.PhaseReconcileOption{sparing}, nil},
+		{func() {}, nil, []string{"dry force", "dry force", "dry force"}},
+		{drift, []types.PhaseReconcileOption{sparing}, []string{"force"}},
 	} {
+		step.before()
 		engine := machinery.NewPhaseEngine(c.engine(), validation.NewClusterPhaseValidator(meta.NewDefaultRESTMapper(nil), c))
 		if _, err := engine.Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "a", "b", "c")), step.options...); err != nil {
 			t.Fatal(err)
