@@ -98,13 +98,14 @@ func (h *harness) shell(commands ...string) string {
 	return string(output)
 }
 
-// ofBothReleases are the objects that cluster-capi-operator's release has under the same names, with their immutable fields.
+// ofBothReleases are the objects that cluster-capi-operator's release has under the same names, with the fields that can conflict.
 const ofBothReleases = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: capi-installer, namespace: openshift-cluster-api-operator}
 spec:
   selector: {matchLabels: {k8s-app: capi-installer}}
+  template: {spec: {containers: [{name: capi-installer, ports: [{name: health, containerPort: 9440}, {name: diagnostics, containerPort: 8443}]}]}}
 ---
 apiVersion: v1
 kind: Service
@@ -112,7 +113,7 @@ metadata: {name: capi-installer-metrics, namespace: openshift-cluster-api-operat
 spec: {clusterIP: None, selector: {k8s-app: capi-installer}}
 `
 
-// updatedInPlace fails the test unless the cluster version operator can update the objects of this release to the other one.
+// updatedInPlace fails the test unless the cluster version operator and cluster-capi-operator can update the objects of this release to the other one.
 func (h *harness) updatedInPlace() {
 	h.Helper()
 	objects, err := yamldoc.Objects([]byte(ofBothReleases))
@@ -165,7 +166,9 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	for _, object := range installed {
 		h.must(client.IgnoreNotFound(h.Delete(h.Context(), object)))
 	}
-	h.shell("kubectl delete deployment capi-installer -n openshift-cluster-api-operator", "kubectl delete configmap only-theirs -n openshift-cluster-api")
+	if left := h.shell("kubectl get deployments -n openshift-cluster-api-operator", "kubectl delete configmap only-theirs -n openshift-cluster-api"); strings.Contains(left, "capi-installer") {
+		t.Errorf("cluster-capi-operator would add its fields to this Deployment:\n%s", left)
+	}
 }
 
 // wayBack is the heading of the commands that hand the objects over to cluster-capi-operator.
