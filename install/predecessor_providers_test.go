@@ -7,10 +7,12 @@ package install_test
 import (
 	"testing"
 
+	configv1 "github.com/openshift/api/config/v1"
+
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// The shipped bundles of core and AWS are adopted without a change.
+// The shipped bundles of core and of each platform are adopted without a change.
 func TestPredecessor_ShippedBundlesReplacedInPlace(t *testing.T) {
 	rendered, err := fixture.RenderedProviders()
 	if err != nil {
@@ -23,6 +25,12 @@ func TestPredecessor_ShippedBundlesReplacedInPlace(t *testing.T) {
 	if len(shipped) == 0 {
 		t.Fatal("PROVIDERS is not set")
 	}
-	h := newHarness(t)
-	h.replacesPredecessor(shipped["openshift-capi"], shipped["openshift-aws"])
+	for platform, folder := range map[configv1.PlatformType]string{configv1.AWSPlatformType: "openshift-aws", configv1.GCPPlatformType: "openshift-gcp", configv1.BareMetalPlatformType: "openshift-metal3"} {
+		t.Run(string(platform), func(t *testing.T) {
+			h := newHarness(t)
+			h.setPlatform(platform)
+			h.Cleanup(func() { h.setPlatform(configv1.AWSPlatformType) })
+			h.replacesPredecessor(shipped["openshift-capi"], shipped[folder])
+		})
+	}
 }
