@@ -73,6 +73,9 @@ func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
 	if got := summary(Version, recovered); got != "False False" {
 		t.Errorf("after recovery: %s", got)
 	}
+	if got := summary(Version, Conditions(Version, outcome, recovered, 1, start.Add(8*time.Minute))); got != "True Unknown" {
+		t.Errorf("the next error: %s", got)
+	}
 }
 
 // A clock that was an hour ahead must not delay Degraded by an hour.

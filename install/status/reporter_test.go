@@ -169,43 +169,6 @@ func TestReporter_RetriesFailedEvents(t *testing.T) {
 	}
 }
 
-// degraded returns the status of InstallerDegraded and its transition time.
-func degraded(cluster *v1alpha1.ClusterAPI) (metav1.ConditionStatus, time.Time) {
-	condition := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
-	return condition.Status, condition.LastTransitionTime.UTC()
-}
-
-func TestReporter_InertiaSurvivesRestartAndLeaderChange(t *testing.T) {
-	w := newTestCluster(t)
-	outcome := status.Outcome{Reason: reason.ApplyFailed, Err: errors.New("writing Deployment capa: the server is overloaded")}
-	begin := w.at
-	for _, step := range []struct {
-		after time.Duration
-		want  metav1.ConditionStatus
-	}{
-		{0, metav1.ConditionUnknown},
-		{2 * time.Minute, metav1.ConditionUnknown},
-		{4*time.Minute + 59*time.Second, metav1.ConditionUnknown},
-		{5 * time.Minute, metav1.ConditionTrue},
-		{30 * time.Minute, metav1.ConditionTrue},
-	} {
-		w.at = begin.Add(step.after)
-		got, _ := degraded(w.report(w.reporter(), outcome)) // each time from another process
-		if got != step.want {
-			t.Errorf("after %s InstallerDegraded is %s, want %s", step.after, got, step.want)
-		}
-	}
-	w.at = begin.Add(31 * time.Minute)
-	got, since := degraded(w.report(w.reporter(), status.Outcome{Reason: reason.AsExpected}))
-	if got != metav1.ConditionFalse || !since.Equal(w.at) {
-		t.Errorf("after the recovery InstallerDegraded is %s since %s", got, since)
-	}
-	w.at = begin.Add(32 * time.Minute)
-	if got, _ := degraded(w.report(w.reporter(), outcome)); got != metav1.ConditionUnknown {
-		t.Errorf("the next error has its own five minutes, but InstallerDegraded is %s", got)
-	}
-}
-
 func storedVersion() v1alpha1.Version {
 	id := v1alpha1.Digest("sha256:" + strings.Repeat("ab", 32))
 	return v1alpha1.Version{
@@ -232,8 +195,8 @@ func TestReporter_FailureOfAFormerVersion(t *testing.T) {
 	reporter := w.reporter()
 	stopped := status.Outcome{Reason: reason.Collision, Message: "ConfigMap a exists"}
 	former := w.report(reporter, stopped)
-	if got, _ := degraded(former); got != metav1.ConditionTrue {
-		t.Fatalf("InstallerDegraded is %s", got)
+	if !meta.IsStatusConditionTrue(former.Status.Conditions, "InstallerDegraded") {
+		t.Fatalf("conditions %+v", former.Status.Conditions)
 	}
 	version := storedVersion()
 	changed := w.desire(version)
