@@ -124,8 +124,12 @@ image: ## Build the installer's image for amd64 and arm64 reproducibly, as an OC
 
 IMAGE ?= quay.io/capi-installer/capi-installer
 .PHONY: release
-release: ## Build the artifacts of release VERSION into _output/release; IMAGE is the repository that the image will be pushed to
-	@go run ./hack/release -version $(VERSION) -image $(IMAGE) -output _output/release
+release: ## Build the artifacts of release VERSION into _output/release; IMAGE is the repository of the image, KEY a private key that signs
+	@go run ./hack/release -version $(VERSION) -image $(IMAGE) $(if $(KEY),-key $(KEY)) -output _output/release
+
+.PHONY: changelog
+changelog: ## Move the unreleased changes in CHANGELOG.md to VERSION, and print the release notes
+	@go run ./hack/release -changelog -version $(VERSION)
 
 .PHONY: cross
 cross: ## Build the programs for Linux, Windows and macOS on amd64 and arm64

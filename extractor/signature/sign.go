@@ -65,7 +65,7 @@ func (k *Key) Attach(before v1.Image, identity string, manifest digest.Digest) (
 	if signed, err := k.hasSigned(before, data); err != nil || signed {
 		return before, err
 	}
-	signed, err := k.sign(data)
+	signed, err := k.Sign(data)
 	if err != nil {
 		return nil, fmt.Errorf("signing: %w", err)
 	}
@@ -153,8 +153,8 @@ func (k *Key) PublicKey() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// sign signs a payload with SHA-256, Ed25519 without a hash, as sigstore does.
-func (k *Key) sign(payload []byte) ([]byte, error) {
+// Sign signs a payload with SHA-256, Ed25519 without a hash, as sigstore does.
+func (k *Key) Sign(payload []byte) ([]byte, error) {
 	if _, ok := k.signer.(ed25519.PrivateKey); ok {
 		return k.signer.Sign(rand.Reader, payload, crypto.Hash(0))
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
 const (
@@ -34,10 +36,21 @@ func main() {
 	flag.StringVar(&b.repository, "image", "quay.io/capi-installer/capi-installer", "repository that the installer's image will be pushed to")
 	flag.StringVar(&b.root, "root", ".", "root of the checkout")
 	only := flag.String("platforms", "", "platforms of the archives, such as linux/amd64,windows/arm64; default: all")
+	key := flag.String("key", "", "private key in PEM, as of cosign, that signs the images, the chart, the provenance and the checksums; COSIGN_PASSWORD has its passphrase")
+	changelog := flag.Bool("changelog", false, "only move the unreleased changes in CHANGELOG.md to the version, and print the release notes")
 	imageOnly := flag.Bool("image-only", false, "write only the image, as an OCI layout")
 	flag.Parse()
 	b.platforms = parsePlatforms(*only)
-	if err := b.run(context.Background(), *imageOnly); err != nil {
+	err := func() (err error) {
+		if *changelog {
+			return b.moveChanges(time.Now().UTC(), os.Stdout)
+		}
+		if b.key, err = readKey(*key); err != nil {
+			return err
+		}
+		return b.run(context.Background(), *imageOnly)
+	}()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
@@ -50,6 +63,8 @@ type build struct {
 	// revision and created are the commit and its time, or SOURCE_DATE_EPOCH.
 	revision string
 	created  time.Time
+	// key signs the artifacts; nil leaves that to the place that publishes them.
+	key *signature.Key
 	// bin has the programs.
 	bin string
 	// environment is the environment of Go commands.
@@ -84,7 +99,7 @@ func (b build) run(ctx context.Context, imageOnly bool) error {
 	return b.release(ctx)
 }
 
-// release writes all artifacts. The provenance and the checksums are last: they are about all others.
+// release writes all artifacts. The provenance and the checksums are about all others; signatures come last.
 func (b build) release(ctx context.Context) error {
 	if err := os.RemoveAll(b.output); err != nil {
 		return err
@@ -108,6 +123,7 @@ func (b build) release(ctx context.Context) error {
 		func(context.Context) error { return b.writeNotes() },
 		b.writeProvenance,
 		func(context.Context) error { return b.writeChecksums() },
+		b.writeSignatures,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -120,8 +136,8 @@ func (b build) release(ctx context.Context) error {
 // checkSource checks that the version is a version, as Helm and krew demand, and that the commit describes the files: the image,
 // the bills of materials and the provenance name it.
 func (b build) checkSource(ctx context.Context) error {
-	if _, err := semver.Parse(strings.TrimPrefix(b.version, "v")); err != nil || !strings.HasPrefix(b.version, "v") {
-		return fmt.Errorf("invalid version %q: want a version such as v0.1.0", b.version)
+	if err := b.checkVersion(); err != nil {
+		return err
 	}
 	changes, err := b.git(ctx, "status", "--porcelain")
 	if err != nil {
@@ -129,6 +145,13 @@ func (b build) checkSource(ctx context.Context) error {
 	}
 	if changes != "" {
 		return fmt.Errorf("uncommitted changes, which the commit of the release does not have:\n%s", changes)
+	}
+	return nil
+}
+
+func (b build) checkVersion() error {
+	if _, err := semver.Parse(strings.TrimPrefix(b.version, "v")); err != nil || !strings.HasPrefix(b.version, "v") {
+		return fmt.Errorf("invalid version %q: want a version such as v0.1.0", b.version)
 	}
 	return nil
 }

@@ -101,5 +101,10 @@ func (b build) writeChart(image string) error {
 	if err != nil {
 		return err
 	}
-	return b.write("capi-installer-"+version+".tgz", archive)
+	return b.write(b.chartName(), archive)
+}
+
+// chartName returns the name of the chart's archive, as Helm wants it.
+func (b build) chartName() string {
+	return "capi-installer-" + strings.TrimPrefix(b.version, "v") + ".tgz"
 }

@@ -9,12 +9,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"text/template"
+	"time"
 )
 
 // writeKrew writes the manifest of the kubectl plugin from the template in hack/ci.
@@ -43,6 +45,30 @@ func (b build) writeKrew() error {
 		return fmt.Errorf("hack/ci/krew.yaml names archives that the release does not have: %v", missing)
 	}
 	return b.write("capi-manifests.krew.yaml", out.Bytes())
+}
+
+// moveChanges moves the unreleased changes in CHANGELOG.md to the version, and prints them as release notes.
+func (b build) moveChanges(now time.Time, notes io.Writer) error {
+	if err := b.checkVersion(); err != nil {
+		return err
+	}
+	file := filepath.Join(b.root, "CHANGELOG.md")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	const unreleased = "## [Unreleased]"
+	text, heading := string(content), "## ["+strings.TrimPrefix(b.version, "v")+"]"
+	changes := section(text, unreleased)
+	if changes == "" || strings.Contains(text, heading) {
+		return fmt.Errorf("CHANGELOG.md has no unreleased changes, or has section %s already", heading)
+	}
+	text = strings.Replace(text, unreleased, unreleased+"\n\n"+heading+" - "+now.Format(time.DateOnly), 1)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(notes, changes)
+	return err
 }
 
 // writeNotes writes the section of the version in CHANGELOG.md, or else of the unreleased changes.
@@ -108,7 +134,12 @@ type dependency struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// writeProvenance describes how the artifacts were built, unsigned: the place that publishes them signs it.
+const (
+	provenanceFile = "provenance.intoto.json"
+	checksums      = "SHA256SUMS"
+)
+
+// writeProvenance describes how the artifacts were built.
 func (b build) writeProvenance(context.Context) error {
 	s := statement{Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1"}
 	names, err := b.artifacts()
@@ -132,7 +163,7 @@ func (b build) writeProvenance(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.write("provenance.intoto.json", append(content, '\n'))
+	return b.write(provenanceFile, append(content, '\n'))
 }
 
 // writeChecksums writes the sums of all files, as sha256sum does.
@@ -149,7 +180,7 @@ func (b build) writeChecksums() error {
 		}
 		fmt.Fprintf(&out, "%s  %s\n", sum, name)
 	}
-	return b.write("SHA256SUMS", out.Bytes())
+	return b.write(checksums, out.Bytes())
 }
 
 // artifacts returns the names of the files written so far, sorted.

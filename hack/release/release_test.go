@@ -35,6 +35,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/installation"
+	"github.com/capi-installer/capi-installer/test/signing"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
@@ -46,6 +47,9 @@ func TestRelease_IsReproducible(t *testing.T) {
 		t.Skip("builds programs")
 	}
 	first, second := testBuild(t), testBuild(t)
+	key, err := signing.NewKey()
+	must(t, err)
+	second.key = key
 	if os.Getenv("E2E") == "full" {
 		first.platforms, second.platforms = allPlatforms, allPlatforms
 	}
@@ -68,6 +72,7 @@ func TestRelease_IsReproducible(t *testing.T) {
 	}
 	checkImage(t, first)
 	checkKrew(t, first)
+	checkSignatures(t, second)
 	var s statement
 	if err := json.Unmarshal([]byte(read(t, first.output, "provenance.intoto.json")), &s); err != nil || len(s.Subject) < 8 {
 		t.Errorf("provenance of %d artifacts, %v", len(s.Subject), err)
