@@ -476,18 +476,7 @@ func (h *harness) settled(version string) {
 // reports waits until a condition has a reason and a message that contains every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("%s has reason %s", kind, reason), func() error {
-		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, kind)
-		if c == nil || c.Reason != reason {
-			return fmt.Errorf("condition is %v", c)
-		}
-		for _, part := range parts {
-			if !strings.Contains(c.Message, part) {
-				return fmt.Errorf("message does not contain %q: %s", part, c.Message)
-			}
-		}
-		return nil
-	})
+	h.eventually(fmt.Sprintf("%s has reason %s", kind, reason), func() error { return h.HasReason(context.Background(), kind, reason, parts...) })
 }
 
 // object reads an object of kind "group/version/Kind" (or "version/Kind"); nil if there is none.

@@ -13,19 +13,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// setPlatform writes the platform of the cluster.
-func (h *harness) setPlatform(platform configv1.PlatformType) {
-	h.Helper()
-	h.eventually("the Infrastructure object is written", func() error {
-		infrastructure := &configv1.Infrastructure{}
-		if err := h.Get(context.Background(), client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
-			return err
-		}
-		infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: platform}
-		return h.Status().Update(context.Background(), infrastructure)
-	})
-}
-
 // setGate enables or disables a feature gate in a release. The object is deleted at the end of the test.
 func (h *harness) setGate(release string, name configv1.FeatureGateName, enabled bool) {
 	h.Helper()
@@ -68,7 +55,7 @@ func (h *harness) availableFor(reason, release string) {
 func TestPlatform_Unsupported(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws())
-	h.setPlatform(configv1.ExternalPlatformType)
+	h.must(h.SetPlatform(t.Context(), configv1.ExternalPlatformType))
 	h.start("4.22.0")
 	h.availableFor("UnsupportedPlatform", "4.22.0")
 	h.reports("InstallerProgressing", "UnsupportedPlatform")
@@ -76,7 +63,7 @@ func TestPlatform_Unsupported(t *testing.T) {
 
 	const gate = "ClusterAPIMachineManagementAWS"
 	h.setGate("4.22.0", gate, false)
-	h.setPlatform(configv1.AWSPlatformType)
+	h.must(h.SetPlatform(t.Context(), configv1.AWSPlatformType))
 	h.reports("VersionProgressing", "UnsupportedPlatform", "platform AWS: feature gate "+gate+" is not enabled")
 	if names := h.names(); len(names) > 0 {
 		t.Errorf("installed on an unsupported platform: %v", names)
@@ -92,7 +79,7 @@ func TestPlatform_Unsupported(t *testing.T) {
 	if left := h.installed(); len(left) != len(installed) {
 		t.Errorf("%d objects are installed, want %d", len(left), len(installed))
 	}
-	h.setPlatform(configv1.GCPPlatformType)
+	h.must(h.SetPlatform(t.Context(), configv1.GCPPlatformType))
 	h.reports("VersionProgressing", "UnsupportedPlatform", "feature gate ClusterAPIMachineManagementGCP is not enabled")
 	h.setGate("4.22.0", "ClusterAPIMachineManagementGCP", true)
 	h.reports("VersionDegraded", "ComponentMissing", `type infrastructure found for platform "GCP"`)

@@ -5,6 +5,7 @@
 package install_test
 
 import (
+	"context"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -28,8 +29,8 @@ func TestPredecessor_ShippedBundlesReplacedInPlace(t *testing.T) {
 	for platform, folder := range map[configv1.PlatformType]string{configv1.AWSPlatformType: "openshift-aws", configv1.GCPPlatformType: "openshift-gcp", configv1.BareMetalPlatformType: "openshift-metal3"} {
 		t.Run(string(platform), func(t *testing.T) {
 			h := newHarness(t)
-			h.setPlatform(platform)
-			h.Cleanup(func() { h.setPlatform(configv1.AWSPlatformType) })
+			h.must(h.SetPlatform(t.Context(), platform))
+			h.Cleanup(func() { h.must(h.SetPlatform(context.Background(), configv1.AWSPlatformType)) })
 			h.replacesPredecessor(shipped["openshift-capi"], shipped[folder])
 		})
 	}

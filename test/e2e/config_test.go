@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -34,14 +35,6 @@ func (h *harness) setting(key string) string {
 	return flags.Data[key]
 }
 
-// configured creates one of OpenShift's configuration objects for the duration of the test.
-func (h *harness) configured(object client.Object) {
-	h.Helper()
-	object.SetName("cluster")
-	h.must(h.Create(h.Context(), object))
-	h.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), object))) })
-}
-
 func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {
 	h := newVanillaHarness(t)
 	h.release(core("v1.0.0", flagged), aws("v1.0.0"))
@@ -52,9 +45,9 @@ func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {
 	crds, err := fixture.OpenShiftCRDs(t.Context())
 	h.must(err)
 	h.must(fixture.InstallCRDs(t.Context(), h.Cluster.Config, crds))
-	infrastructure := &configv1.Infrastructure{}
+	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
-	h.configured(infrastructure)
+	h.during(infrastructure)
 	infrastructure.Status = configv1.InfrastructureStatus{
 		PlatformStatus:       &configv1.PlatformStatus{Type: configv1.AWSPlatformType},
 		ControlPlaneTopology: configv1.HighlyAvailableTopologyMode, InfrastructureTopology: configv1.HighlyAvailableTopologyMode,
@@ -73,9 +66,9 @@ func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {
 		}
 		return fmt.Errorf("conditions: %v", operator.Status.Conditions)
 	})
-	server := &configv1.APIServer{}
+	server := &configv1.APIServer{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	server.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}}
-	h.configured(server)
+	h.during(server)
 	h.settled("4.22.0-3")
 	if got := h.setting("tls"); !strings.Contains(got, "VersionTLS13") {
 		t.Errorf("TLS: %q", got)

@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/go-cmp/cmp"
-	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -44,6 +41,13 @@ func (h *harness) writeImages(images map[string]string) {
 	h.must(h.WriteImages(images))
 }
 
+// during creates an object for the duration of the test.
+func (h *harness) during(object client.Object) {
+	h.Helper()
+	h.must(h.Create(h.Context(), object))
+	h.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), object))) })
+}
+
 func (h *harness) write(content string) {
 	h.Helper()
 	h.must(h.WriteImagesJSON(content))
@@ -68,25 +72,7 @@ func (h *harness) eventObjects(reason string) ([]corev1.Event, error) {
 // reports waits until a condition has a reason, and a message with every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("%s has the reason %s", kind, reason), func() error { return h.hasReason(kind, reason, parts...) })
-}
-
-// hasReason returns an error unless a condition has a reason, and a message with every part.
-func (h *harness) hasReason(kind, reason string, parts ...string) error {
-	cluster, err := h.clusterAPI()
-	if err != nil {
-		return err
-	}
-	c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
-	if c == nil || c.Reason != reason {
-		return fmt.Errorf("the reason is %v", c)
-	}
-	for _, part := range parts {
-		if !strings.Contains(c.Message, part) {
-			return fmt.Errorf("the message does not contain %q: %s", part, c.Message)
-		}
-	}
-	return nil
+	h.eventually(fmt.Sprintf("%s has the reason %s", kind, reason), func() error { return h.HasReason(context.Background(), kind, reason, parts...) })
 }
 
 // fingerprints returns the installed objects without their status, to detect writes.
@@ -117,22 +103,6 @@ func (h *harness) revisions() []string {
 	return names
 }
 
-// platform writes the platform of the Infrastructure object; empty removes it.
-func (h *harness) platform(platform configv1.PlatformType) {
-	h.Helper()
-	h.eventually("the Infrastructure object is written", func() error {
-		infrastructure := &configv1.Infrastructure{}
-		if err := h.Get(context.Background(), client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
-			return err
-		}
-		infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: platform}
-		if platform == "" {
-			infrastructure.Status.PlatformStatus = nil
-		}
-		return h.Status().Update(context.Background(), infrastructure)
-	})
-}
-
 // override replaces the overrides.
 func (h *harness) override(overrides ...v1alpha1.ImageOverride) error {
 	cluster, err := h.clusterAPI()
@@ -149,12 +119,4 @@ func (p *process) settle(version string, h *harness) *process {
 	h.Helper()
 	h.settled(version)
 	return p
-}
-
-// runs returns the number of reconciles of the version controller.
-func (h *harness) runs(p *process) int {
-	h.Helper()
-	metrics, err := p.ReadMetrics(h.Context())
-	h.must(err)
-	return int(metrics.By("controller_runtime_reconcile_total", "controller")["version"])
 }

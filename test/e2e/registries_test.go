@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -33,13 +31,6 @@ func (h *harness) unreadable(why string) {
 		}
 		return fmt.Errorf("%s", h.conditions())
 	})
-}
-
-// during creates an object for the duration of a test.
-func (h *harness) during(object client.Object) {
-	h.Helper()
-	h.must(h.Create(h.Context(), object))
-	h.Cleanup(func() { _ = h.Delete(context.Background(), object) })
 }
 
 func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {

@@ -231,9 +231,9 @@ func TestWayBack_FromEveryState(t *testing.T) {
 	}{
 		{"before the first version", func() {}, true},
 		{"unsupported platform", func() {
-			h.platform("Nutanix")
-			running(func() error { return h.hasReason("VersionProgressing", "UnsupportedPlatform") })
-			h.platform("AWS")
+			h.must(h.SetPlatform(h.Context(), "Nutanix"))
+			running(func() error { return h.HasReason(h.Context(), "VersionProgressing", "UnsupportedPlatform") })
+			h.must(h.SetPlatform(h.Context(), "AWS"))
 		}, true},
 		{"in the middle", func() {
 			h.release(core("v1.0.0"), aws("v1.0.0"))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -33,6 +35,36 @@ func (b *Bed) Conditions(ctx context.Context) string {
 		return err.Error()
 	}
 	return fixture.DescribeStatus(cluster.Status)
+}
+
+// HasReason returns an error unless a condition of the ClusterAPI object has a reason, and a message with every part.
+func (b *Bed) HasReason(ctx context.Context, kind, reason string, parts ...string) error {
+	cluster, err := b.ClusterAPI(ctx)
+	if err != nil {
+		return err
+	}
+	c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
+	if c == nil || c.Reason != reason {
+		return fmt.Errorf("condition is %v", c)
+	}
+	for _, part := range parts {
+		if !strings.Contains(c.Message, part) {
+			return fmt.Errorf("message does not contain %q: %s", part, c.Message)
+		}
+	}
+	return nil
+}
+
+// SetPlatform writes the platform of the cluster.
+func (b *Bed) SetPlatform(ctx context.Context, platform configv1.PlatformType) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		infrastructure := &configv1.Infrastructure{}
+		if err := b.Admin.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
+			return err
+		}
+		infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: platform}
+		return b.Admin.Status().Update(ctx, infrastructure)
+	})
 }
 
 // Unsettled returns an error until only this version exists, is current and desired, and the conditions report that the
