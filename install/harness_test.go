@@ -307,7 +307,7 @@ func (h *harness) start(release string) {
 	})
 	h.must(err)
 	store := &cache.Store{Dir: h.Cache}
-	pulls, policies := &remote.Registry{Layers: store}, &registryconfig.Policies{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Reader: mgr.GetAPIReader(), File: h.policy}
+	pulls, policies := &remote.Registry{}, &registryconfig.Policies{Namespace: v1alpha1.OpenShiftNamespaces.Operand, Reader: mgr.GetAPIReader(), File: h.policy}
 	fetcher := &signature.Verified{
 		Verifier: &signature.Verifier{Policy: policies.Policy, Registry: pulls, Store: store},
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},

@@ -246,7 +246,7 @@ func (f *flags) policies(reader client.Reader, namespace string) *registryconfig
 // fetcher returns a Fetcher that reads only images that the signature policies
 // accept, a few concurrently, each only once.
 func (f *flags) fetcher(registries *registryconfig.Registries, policies *registryconfig.Policies, store *cache.Store) *signature.Verified {
-	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, Metrics: fetch.NewMetrics(metrics.Registry)}, Layers: store}
+	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, Metrics: fetch.NewMetrics(metrics.Registry)}}
 	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry, LocationsDir: f.registriesD, TempDir: f.cacheDir, Store: store}
 	cached := &cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
 	return &signature.Verified{Verifier: verifier, Next: cached}

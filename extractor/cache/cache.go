@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache stores the bundles of images and the indexes of their layers, so that a resync,
+// Package cache stores the bundles of images, so that a resync,
 // and with a directory also a restart, does not read an image from the registry again. The digest
 // of an image determines its bundles, so entries never expire. The absence of bundles is cached
 // too.
 //
 //	store := &cache.Store{Dir: "/var/cache/capi-installer"}
-//	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Layers: store}, 4)}
+//	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{}, 4)}
 package cache
 
 import (

@@ -377,7 +377,7 @@ func TestStore_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	dir, next := t.TempDir(), &shelf{}
 	store := &cache.Store{Dir: dir, MaxBytes: 5 << 12} // five of the smallest entries
 	cached := &cache.Cached{Next: next, Store: store}
-	store.SaveLayer(t.Context(), digest.FromString("a layer"), []byte("nothing"))
+	store.SaveSignatures(t.Context(), digest.FromString("an image"), []byte("nothing"))
 	for n := range 4 {
 		fetch(t, t.Context(), cached, numbered(n))
 		age(t, dir, numbered(n), 100-n)
@@ -392,8 +392,8 @@ func TestStore_EvictsTheLeastRecentlyUsed(t *testing.T) {
 			t.Errorf("image %d: %v", n, err)
 		}
 	}
-	if _, found := store.LoadLayer(t.Context(), digest.FromString("a layer")); !found {
-		t.Error("the layer went before what was used less recently")
+	if _, found := store.LoadSignatures(t.Context(), digest.FromString("an image")); !found {
+		t.Error("the signatures went before what was used less recently")
 	}
 }
 
@@ -570,7 +570,7 @@ func TestStore_KeepsSignaturesOfPinnedImages(t *testing.T) {
 		}
 	}
 	for n := range 5 {
-		store.SaveLayer(t.Context(), digest.FromString(fmt.Sprint(n)), []byte("layer"))
+		store.SaveSignatures(t.Context(), digest.FromString(fmt.Sprint(n)), []byte("others"))
 	}
 	for image, want := range map[digest.Digest]bool{pinned: true, other: false} {
 		data, found := store.LoadSignatures(t.Context(), image)

@@ -23,13 +23,12 @@ import (
 // DefaultMaxBytes is the default size limit of a store, in bytes.
 const DefaultMaxBytes = 512 << 20
 
-// Store stores the bundles of images and the indexes of layers in a directory, one file
+// Store stores the bundles and the accepted signatures of images in a directory, one file
 // each:
 //
-//	<dir>/images/sha256-<hex>   the bundles of an image
-//	<dir>/layers/sha256-<hex>   the index of a layer
+//	<dir>/images/sha256-<hex>     the bundles of an image
 //	<dir>/signatures/sha256-<hex> the accepted signatures of an image
-//	<dir>/pinned                the images that are never removed
+//	<dir>/pinned                  the images that are never removed
 //
 // The first line of a file is the digest of the rest; the second line is its kind and key.
 // A file that was truncated, modified or moved is therefore detected as corrupt and
@@ -56,7 +55,6 @@ type Store struct {
 
 const (
 	images = "images"
-	layers = "layers"
 	signed = "signatures"
 	pinned = "pinned"
 
@@ -65,18 +63,6 @@ const (
 	storeVersion = 2
 	maxEntry     = 256 << 20 // bytes
 )
-
-// LoadLayer implements remote.LayerStore.
-func (s *Store) LoadLayer(ctx context.Context, layer digest.Digest) ([]byte, bool) {
-	return s.load(ctx, layers, layer)
-}
-
-// SaveLayer implements remote.LayerStore. Errors are logged to the logger of the context.
-func (s *Store) SaveLayer(ctx context.Context, layer digest.Digest, data []byte) {
-	if err := s.save(layers, layer, data); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to cache the index of a layer on disk; the layer is read again after a restart", "layer", layer)
-	}
-}
 
 // LoadSignatures implements signature.Store.
 func (s *Store) LoadSignatures(ctx context.Context, image digest.Digest) ([]byte, bool) {
@@ -223,7 +209,7 @@ func (s *Store) prune(written string) error {
 	}
 	var entries []storedFile
 	var total int64
-	for _, kind := range []string{images, layers, signed} {
+	for _, kind := range []string{images, signed} {
 		found, err := s.files.list(filepath.Join(s.Dir, kind))
 		if err != nil {
 			return err

@@ -52,7 +52,7 @@ func borrow(ctx context.Context, store *cache.Store, next extractor.Fetcher) err
 			}
 			errs = append(errs, err)
 		}
-		store.SaveLayer(ctx, digest.FromString("a layer"), []byte("what it holds"))
+		store.SaveSignatures(ctx, digest.FromString("an image"), []byte("what it holds"))
 	}
 	return errors.Join(errs...)
 }
@@ -252,12 +252,12 @@ func FuzzReference(f *testing.F) {
 // Opening a named pipe would wait for a writer.
 func TestStore_RemovesANamedPipe(t *testing.T) {
 	store := &cache.Store{Dir: t.TempDir()}
-	layer := digest.FromString("a")
-	pipe := filepath.Join(store.Dir, "layers", "sha256-"+layer.Encoded())
+	image := digest.FromString("a")
+	pipe := filepath.Join(store.Dir, "signatures", "sha256-"+image.Encoded())
 	if err := errors.Join(os.MkdirAll(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, found := store.LoadLayer(t.Context(), layer); found {
+	if _, found := store.LoadSignatures(t.Context(), image); found {
 		t.Error("a named pipe is an entry")
 	}
 	if _, err := os.Lstat(pipe); !errors.Is(err, os.ErrNotExist) {

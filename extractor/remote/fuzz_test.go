@@ -80,40 +80,11 @@ func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 		m.layers = append(m.layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
 		held[digest] = data
 	}
-	u := &imageReader{limits: Limits{Contents: tight}.withDefaults(), cache: (&layerCache{}).withStore(nil)}
+	u := &imageReader{limits: Limits{Contents: tight}.withDefaults(), cache: &layerCache{}}
 	u.readBlob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
 		return read(bytes.NewReader(held[d.Digest]))
 	}
 	return u.readFiles(t.Context(), m)
-}
-
-// FuzzIndex decodes indexes of layers: an accepted one is encoded to the same bytes.
-func FuzzIndex(f *testing.F) {
-	limits := tight.WithDefaults()
-	layer := mustTar(f, append(filesIn(f, root, aws(manifests)), registry.Opaque(root), registry.Whiteout("capi-manifests/a"), registry.File("../capi-manifests/b", ""))...)
-	index, err := overlay.Scanner{Limits: tight}.Scan(f.Context(), bytes.NewReader(layer), int64(len(layer)))
-	if err != nil {
-		f.Fatal(err)
-	}
-	kept, err := index.Encode(limits)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(kept)
-	f.Add(kept[:len(kept)-1])
-	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := overlay.Decode(data, limits)
-		if err != nil {
-			return
-		}
-		again, err := p.Encode(limits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := overlay.Decode(again, limits); err != nil {
-			t.Errorf("what was written again cannot be read: %v", err)
-		}
-	})
 }
 
 // FuzzManifest reads manifests and indexes, whose bytes are verified but whose content is arbitrary.

@@ -441,7 +441,7 @@ func TestLimits_StopBombs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := imageReader{limits: test.limits.withDefaults(), readBlob: localBlobs(test.image), cache: (&layerCache{}).withStore(nil)}
+			u := imageReader{limits: test.limits.withDefaults(), readBlob: localBlobs(test.image), cache: &layerCache{}}
 			_, err = u.readBundles(t.Context(), raw, extractor.Origin{})
 			limit, ok := errors.AsType[*overlay.LimitError](err)
 			if !ok || !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), test.says) {

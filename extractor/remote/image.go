@@ -25,7 +25,7 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 	if err != nil {
 		return nil, withOrigin(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
 	}
-	r := imageReader{limits: Limits{}.withDefaults(), readBlob: localBlobs(image), cache: (&layerCache{}).withStore(nil)}
+	r := imageReader{limits: Limits{}.withDefaults(), readBlob: localBlobs(image), cache: &layerCache{}}
 	bundles, err := r.readBundles(ctx, raw, origin)
 	return bundles, withOrigin(err, origin.Image, "")
 }

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
@@ -20,50 +18,19 @@ import (
 	"github.com/capi-installer/capi-installer/internal/singleflight"
 )
 
-// LayerStore stores the indexes of layers by digest. The store must verify that
-// it returns the data that was saved.
-type LayerStore interface {
-	// LoadLayer returns the stored data; found is false if there is none or it is corrupt.
-	LoadLayer(ctx context.Context, layer digest.Digest) (data []byte, found bool)
-	// SaveLayer stores data. The store logs errors.
-	SaveLayer(ctx context.Context, layer digest.Digest, data []byte)
-}
-
-// layerCache reads each layer once: concurrent readers share one scan, and later
-// readers use the stored index. The zero value caches indexes only in memory.
+// layerCache reads each layer once: concurrent readers share one scan, and later readers use the index in memory. The zero value is
+// empty.
 type layerCache struct {
 	scans    singleflight.Group[v1.Hash, *overlay.Index]
 	memory   lru.Cache[v1.Hash, *overlay.Index]
-	once     sync.Once
-	store    LayerStore
-	large    chan struct{} // has one element for each large layer that is being read
-	reserved atomic.Int64  // bytes of bundles that are being read
+	reserved atomic.Int64 // bytes of bundles that are being read
 }
 
-// withStore sets the store of the cache; nil means memory only. Only the first call has an
-// effect.
-func (l *layerCache) withStore(store LayerStore) *layerCache {
-	l.once.Do(func() { l.store, l.large = store, make(chan struct{}, maxLargeLayers) })
-	return l
-}
+// A layer is large if reading it takes longer than requesting it. The process reads few large layers concurrently, because more would only
+// compete for CPU.
+const largeLayer = mib
 
-// A layer is large if reading it takes longer than requesting it. At most maxLargeLayers are read
-// concurrently, because more would only compete for CPU.
-const largeLayer, maxLargeLayers = mib, 4
-
-// acquire waits until another large layer may be read. The caller must call
-// release.
-func (l *layerCache) acquire(ctx context.Context, d v1.Descriptor) (release func(), err error) {
-	if d.Size < largeLayer {
-		return func() {}, nil
-	}
-	select {
-	case l.large <- struct{}{}:
-		return func() { <-l.large }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
+var largeLayers = semaphore.NewWeighted(4)
 
 // maxReserved limits the size of the bundles in memory while images are read. It is enough for a whole
 // release.
@@ -100,62 +67,14 @@ func (r *imageReader) reserve() func(int64) error {
 	}
 }
 
-// load returns the cached index of a layer; nil if there is none.
-func (l *layerCache) load(ctx context.Context, layer v1.Hash, limits overlay.Limits) *overlay.Index {
-	if index, found := l.memory.Get(layer); found {
-		return index
-	}
-	if l.store == nil {
-		return nil
-	}
-	data, found := l.store.LoadLayer(ctx, digest.Digest(layer.String()))
-	if !found {
-		return nil
-	}
-	index, err := overlay.Decode(data, limits)
-	if err != nil {
-		if !errors.Is(err, overlay.ErrVersion) {
-			logr.FromContextOrDiscard(ctx).Error(err, "Failed to decode the cached index of a layer; reading the layer again", "layer", layer.String())
-		}
-		return nil
-	}
-	l.remember(layer, index)
-	return index
-}
-
-// maxMemory limits the size of all indexes in memory, and maxIndex the size of one, in bytes. With a store, maxStored
-// limits the size of one: indexes of shared base layers are much smaller. Larger ones contain the files of bundles (7
-// MiB for sixteen real providers), and are read again only with their image.
-const maxMemory, maxIndex, maxStored = 16 * mib, mib, 32 << 10
-
-func (l *layerCache) remember(layer v1.Hash, index *overlay.Index) {
-	most := maxIndex
-	if l.store != nil {
-		most = maxStored
-	}
-	if weight := index.Weight(); weight <= most {
-		l.memory.Add(layer, index, weight, maxMemory)
-	}
-}
-
-// save caches an index.
-func (l *layerCache) save(ctx context.Context, layer v1.Hash, index *overlay.Index, limits overlay.Limits) {
-	l.remember(layer, index)
-	if l.store == nil {
-		return
-	}
-	data, err := index.Encode(limits)
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to encode the index of a layer", "layer", layer.String())
-		return
-	}
-	l.store.SaveLayer(ctx, digest.Digest(layer.String()), data)
-}
+// maxMemory limits the size of all indexes in memory, and maxIndex the size of one, in bytes: indexes of shared base layers are much
+// smaller than those with the files of bundles.
+const maxMemory, maxIndex = 16 * mib, mib
 
 // layerIndex returns the index of a layer, from the cache or from the image's repository.
 func (r *imageReader) layerIndex(ctx context.Context, step string, d v1.Descriptor) (*overlay.Index, error) {
 	for {
-		if index := r.cache.load(ctx, d.Digest, r.limits.Contents); index != nil {
+		if index, found := r.cache.memory.Get(d.Digest); found {
 			return index, nil
 		}
 		index, first, err := r.cache.scans.Do(ctx, d.Digest, func(ctx context.Context) (*overlay.Index, error) {
@@ -169,13 +88,14 @@ func (r *imageReader) layerIndex(ctx context.Context, step string, d v1.Descript
 	}
 }
 
-// scanLayer reads a layer from the image's repository and caches its index.
+// scanLayer reads a layer from the image's repository and remembers its index.
 func (r *imageReader) scanLayer(ctx context.Context, step string, d v1.Descriptor) (*overlay.Index, error) {
-	release, err := r.cache.acquire(ctx, d)
-	if err != nil {
-		return nil, err
+	if d.Size >= largeLayer {
+		if err := largeLayers.Acquire(ctx, 1); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		defer largeLayers.Release(1)
 	}
-	defer release()
 	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve()}
 	var index *overlay.Index
 	var noMemory bool
@@ -186,7 +106,7 @@ func (r *imageReader) scanLayer(ctx context.Context, step string, d v1.Descripto
 		}
 		return err
 	}
-	err = r.readBlob(ctx, step, d, scan)
+	err := r.readBlob(ctx, step, d, scan)
 	if err == nil && !noMemory && index.Targets() != nil {
 		scanner.Targets = index.Targets()
 		err = r.readBlob(ctx, step, d, scan)
@@ -197,6 +117,8 @@ func (r *imageReader) scanLayer(ctx context.Context, step string, d v1.Descripto
 	case noMemory:
 		return nil, errMemory
 	}
-	r.cache.save(ctx, d.Digest, index, r.limits.Contents)
+	if weight := index.Weight(); weight <= maxIndex {
+		r.cache.memory.Add(d.Digest, index, weight, maxMemory)
+	}
 	return index, nil
 }

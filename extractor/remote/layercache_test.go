@@ -3,20 +3,12 @@
 package remote
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
-	"github.com/capi-installer/capi-installer/extractor/cache"
-	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -63,35 +55,16 @@ func TestLayerCache_SharedLayerIsFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestLayerCache_NoRereadAfterARestart(t *testing.T) {
-	reg := registry.New(t, registry.Options{})
-	references := release(t, reg, 3)
-	store := &cache.Store{Dir: t.TempDir()}
-	for range 2 {
-		reg.Reset()
-		c := client(t)
-		c.Layers = store
-		for _, reference := range references {
-			fetches(t, c, reference, nil)
-		}
-	}
-	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 3, {Method: "GET", Kind: "manifests"}: 3}
-	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-}
-
+// An invalid layer is known too, and read again by no image with it.
 func TestLayerCache_InvalidLayerIsReadOnce(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, registry.Layer{Archive: []byte(strings.Repeat("no ", 1000))}))
 	reg.Reset()
 	c := client(t)
-	c.Layers = &cache.Store{Dir: t.TempDir()}
 	var texts []string
 	for range 2 {
 		_, err := c.Fetch(t.Context(), reference)
 		texts = append(texts, fmt.Sprint(err))
-		forget(c)
 	}
 	if n := reg.Requests()[registry.Key{Method: "GET", Kind: "blobs"}]; n != 1 || texts[0] != texts[1] || !strings.Contains(texts[0], "entry 1 of the archive") {
 		t.Errorf("asked for %d blobs, got %q", n, texts)
@@ -139,49 +112,4 @@ func TestOverlay_DecidedBeforeTheLowestLayer(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestIndex_EncodeDecode(t *testing.T) {
-	limits := overlay.Limits{}.WithDefaults()
-	rapid.Check(t, func(t *rapid.T) {
-		image, err := registry.Image(layerStacks().Draw(t, "layers")[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := image.Manifest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := m.Layers[0]
-		var p *overlay.Index
-		var targets overlay.Targets
-		scan := func(body io.Reader) (err error) {
-			p, err = overlay.Scanner{Limits: limits, Targets: targets}.Scan(context.Background(), body, d.Size)
-			return err
-		}
-		err = localBlobs(image)(context.Background(), "layer", d, scan)
-		if err == nil && p.Targets() != nil {
-			targets = p.Targets()
-			err = localBlobs(image)(context.Background(), "layer", d, scan)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := p.Encode(limits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := overlay.Decode(data, limits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(p, again) {
-			t.Fatalf("encoded %#v, decoded %#v", p, again)
-		}
-		tighter := limits
-		tighter.Files--
-		if _, err := overlay.Decode(data, tighter); err == nil {
-			t.Fatal("it was accepted under other limits")
-		}
-	})
 }

@@ -76,7 +76,7 @@ func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.File
 	if err != nil {
 		return nil, err
 	}
-	u := imageReader{limits: limits.withDefaults(), readBlob: localBlobs(image), cache: (&layerCache{}).withStore(nil)}
+	u := imageReader{limits: limits.withDefaults(), readBlob: localBlobs(image), cache: &layerCache{}}
 	manifest, err := parseManifest(raw)
 	if err != nil {
 		return nil, err

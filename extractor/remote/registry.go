@@ -41,9 +41,6 @@ type Registry struct {
 	Platform v1.Platform
 	// Limits bound the cost of one image.
 	Limits Limits
-	// Layers stores the indexes of layers, so that no layer is read twice. If it
-	// is nil, the most recently used indexes are cached in memory, up to 16 MiB.
-	Layers LayerStore
 
 	layers layerCache
 }
@@ -76,7 +73,7 @@ func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bun
 		return nil, err
 	}
 	fetch.MeterOf(ctx).Size.Store(imageSize(raw))
-	reader := &imageReader{limits: limits, readBlob: image.Blob, cache: r.layers.withStore(r.Layers)}
+	reader := &imageReader{limits: limits, readBlob: image.Blob, cache: &r.layers}
 	return reader.readBundles(ctx, raw, extractor.Origin{Image: reference})
 }
 

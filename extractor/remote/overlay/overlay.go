@@ -68,8 +68,8 @@ func (v *Overlay) Size() int64 { return v.size }
 
 // Add adds the index of the next lower layer. It returns an error if the layer is invalid or a limit is exceeded.
 func (v *Overlay) Add(layer v1.Hash, p *Index) error {
-	if err := p.Err(); err != nil {
-		return err
+	if p.Err != nil {
+		return p.Err
 	}
 	shows := map[string]*node{}
 	for file, n := range p.nodes {

@@ -55,7 +55,7 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, 
 		return nil, err
 	}
 	if invalid != nil {
-		return &Index{broken: newBroken(invalid)}, nil
+		return &Index{Err: invalid}, nil
 	}
 	return c.Index, nil
 }

@@ -34,7 +34,7 @@ const atOnce = 20
 func extract(dir string, references []string) int {
 	ctx, meter := context.Background(), &fetch.Meter{}
 	store := &cache.Store{Dir: dir}
-	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Layers: store}, atOnce)}
+	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{}, atOnce)}
 	var group sync.WaitGroup
 	var found atomic.Int64
 	var failed atomic.Bool

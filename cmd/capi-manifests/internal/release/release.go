@@ -105,9 +105,8 @@ func ReadFile(file string, stdin io.Reader) ([]byte, error) {
 
 // Pull reads the bundles of all images. It writes the progress to stderr.
 func (s Source) Pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
-	store, registry := &cache.Store{Dir: s.CacheDir}, source.Registry()
-	registry.Layers = store
-	progress := term.NewProgress(stderr, distinct(images), &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)})
+	fetcher := &cache.Cached{Store: &cache.Store{Dir: s.CacheDir}, Next: remote.Limit(source.Registry(), concurrentPulls)}
+	progress := term.NewProgress(stderr, distinct(images), fetcher)
 	results, err := extractor.Images{Images: images, Fetcher: progress}.Results(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the images: %w", err)
