@@ -4,26 +4,23 @@ package contract
 
 import (
 	"encoding/json"
-	"maps"
+	"fmt"
 	"slices"
 	"sync"
 
-	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
-
-// Pod security is decided by the library of the API server's PodSecurity admission. The library judges a whole pod; to
-// find the fields, it judges parts of the pod too: the pod without containers, then each container on its own.
 
 // restricted is the level of pod security that providers should follow.
 var restricted = api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 
-// evaluator returns the checks of the API server.
+// evaluator returns the checks of the API server's PodSecurity admission.
 var evaluator = sync.OnceValue(func() policy.Evaluator {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -32,15 +29,28 @@ var evaluator = sync.OnceValue(func() policy.Evaluator {
 	return evaluator
 })
 
-// judge decides whether pods with the annotations of one pod are restricted.
-type judge struct {
-	policy.Evaluator
-	metadata metav1.ObjectMeta
+// CheckPodSecurity returns a finding if PodSecurity admission rejects a pod, with the message of the API server: it names each
+// container and field. Pods that the API server cannot read have no finding, because bundle/object-valid reports them, and neither do
+// pods whose security context depends on a variable.
+func CheckPodSecurity(spec Value) Findings {
+	isUnknown := spec.At("securityContext").IsUnknown()
+	for container := range ContainersOf(spec) {
+		isUnknown = isUnknown || container.At("securityContext").IsUnknown()
+	}
+	content := known(spec)
+	if content == nil || isUnknown {
+		return nil
+	}
+	findings, err := podSecurityOf(spec, content)
+	if err != nil {
+		return nil
+	}
+	return findings
 }
 
-// results returns one result for each check, in the same order for every pod.
-func (j judge) results(spec map[string]any) ([]policy.CheckResult, error) {
-	data, err := json.Marshal(spec)
+// podSecurityOf judges the content of the spec of a pod. The finding is at its security context. It returns an error for a pod that cannot be read.
+func podSecurityOf(spec Value, content map[string]any) (Findings, error) {
+	data, err := json.Marshal(content)
 	if err != nil {
 		return nil, err
 	}
@@ -53,166 +63,19 @@ func (j judge) results(spec map[string]any) ([]policy.CheckResult, error) {
 			volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
 		}
 	}
-	return j.EvaluatePod(restricted, &j.metadata, &pod), nil
-}
-
-// forbids reports whether a check forbids a part of a pod, and returns its result. A part that is invalid without the
-// rest of its pod is allowed.
-func (j judge) forbids(check int, spec map[string]any) (policy.CheckResult, bool) {
-	results, err := j.results(spec)
-	if err != nil || results[check].Allowed {
-		return policy.CheckResult{}, false
-	}
-	return results[check], true
-}
-
-// CheckPodSecurity returns the fields that make PodSecurity admission reject a pod. Pods that the API server cannot
-// read have no findings; bundle/object-valid reports them.
-func CheckPodSecurity(spec Value) Findings {
-	findings, err := podSecurityOf(spec)
-	if err != nil {
-		return nil
-	}
-	return findings
-}
-
-// podSecurityOf is like checkPodSecurity, and returns an error for a pod that cannot be read.
-func podSecurityOf(spec Value) (Findings, error) {
 	template, _ := PodTemplate(spec.Object)
-	j := judge{evaluator(), metav1.ObjectMeta{Annotations: template.At("metadata", "annotations").StringMap()}}
-	pod, _ := known(spec).(map[string]any)
-	alone := maps.Clone(pod) // the pod without its containers
-	for _, field := range object.ContainerFields() {
-		delete(alone, field)
+	metadata := &metav1.ObjectMeta{Annotations: template.At("metadata", "annotations").StringMap()}
+	result := policy.AggregateCheckResults(evaluator().EvaluatePod(restricted, metadata, &pod))
+	if result.Allowed {
+		return nil, nil
 	}
-	results, err := j.results(pod)
-	if err != nil {
-		return nil, err
-	}
-	ofPod, err := j.results(alone)
-	if err != nil {
-		return nil, err
-	}
-	var findings Findings
-	for check, result := range ofPod {
-		if !result.Allowed {
-			findings = append(findings, j.ofPod(check, result, spec)...)
-		}
-	}
-	for _, field := range object.ContainerFields() {
-		for _, container := range spec.At(field).Items() {
-			findings = append(findings, j.ofContainer(spec, container, field, results, ofPod)...)
-		}
-	}
-	return findings, nil
+	return spec.At("securityContext").Finding(`violates PodSecurity "restricted": %s`, result.ForbiddenDetail()), nil
 }
 
-// ofPod returns the findings of a check in a pod without its containers.
-func (j judge) ofPod(check int, result policy.CheckResult, spec Value) (findings Findings) {
-	for name, value := range spec.Fields() {
-		if slices.Contains(object.ContainerFields(), name) {
-			continue
-		}
-		wrap := func(content any) map[string]any { return map[string]any{name: content} }
-		for _, cause := range j.causes(check, value, wrap) {
-			findings = append(findings, cause.Finding("%s", violates(cause.result))...)
-		}
-	}
-	if len(findings) == 0 { // several fields together
-		return spec.Finding("%s", violates(result))
-	}
-	return findings
-}
-
-// ofContainer returns the findings of the checks in a container: one for each forbidden value, and one for everything
-// that its security context lacks.
-func (j judge) ofContainer(spec, container Value, field string, results, ofPod []policy.CheckResult) (findings Findings) {
-	inherited := known(spec.At("securityContext"))
-	wrap := func(content any) map[string]any {
-		return map[string]any{"securityContext": inherited, field: []any{content}}
-	}
-	own := container.At("securityContext")
-	var lacks []policy.CheckResult
-	for check := range results {
-		if results[check].Allowed || results[check] == ofPod[check] { // the pod itself has the finding
-			continue
-		}
-		for _, cause := range j.causes(check, container, wrap) {
-			switch {
-			case cause.Path != container.Path:
-				findings = append(findings, cause.Finding("%s", violates(cause.result))...)
-			case !own.IsUnknown() && !spec.At("securityContext").IsUnknown():
-				lacks = append(lacks, cause.result)
-			}
-		}
-	}
-	if len(lacks) > 0 {
-		findings = append(findings, own.Finding("%s", violates(lacks...))...)
-	}
-	return findings
-}
-
-// cause is a value that a check forbids.
-type cause struct {
-	Value
-	result policy.CheckResult
-}
-
-// causes returns the smallest parts of a value that a check forbids on their own; the value itself if the check forbids
-// it even without content. wrap returns a pod with only one value in its place.
-func (j judge) causes(check int, v Value, wrap func(any) map[string]any) (found []cause) {
-	result, isForbidden := j.forbids(check, wrap(known(v)))
-	if !isForbidden {
-		return nil
-	}
-	if _, always := j.forbids(check, wrap(emptied(v))); !always {
-		for name, field := range v.Fields() {
-			found = append(found, j.causes(check, field, func(content any) map[string]any { return wrap(named(v, name, content)) })...)
-		}
-		for _, item := range v.Items() {
-			found = append(found, j.causes(check, item, func(content any) map[string]any { return wrap([]any{content}) })...)
-		}
-	}
-	if len(found) == 0 {
-		return []cause{{v, result}}
-	}
-	return found
-}
-
-// violates returns a message in the words of the API server.
-func violates(results ...policy.CheckResult) string {
-	aggregate := policy.AggregateCheckResults(results)
-	return `violates PodSecurity "restricted": ` + aggregate.ForbiddenDetail()
-}
-
-// named returns a mapping with one field of v, and with its name for the message.
-func named(v Value, field string, content any) map[string]any {
-	part := map[string]any{field: content}
-	if name := v.At("name").Text(); name != "" {
-		part["name"] = name
-	}
-	return part
-}
-
-// emptied returns a mapping with only its name, an empty list, or nil for a scalar.
-func emptied(v Value) any {
-	switch v.Node.Kind {
-	case yaml.MappingNode:
-		return named(v, "name", nil)
-	case yaml.SequenceNode:
-		return []any{}
-	default:
-		return nil
-	}
-}
-
-// known returns the content of a value without the scalars that depend on variables; nil for a value that is invalid.
-func known(v Value) any {
-	var content any
-	if !v.Exists() || v.Node.Decode(&content) != nil {
-		return nil
-	}
-	return withoutVariables(content)
+// known returns a mapping without the scalars that depend on variables; nil for another or an invalid value.
+func known(v Value) map[string]any {
+	content, _ := withoutVariables(v.Map()).(map[string]any)
+	return content
 }
 
 // withoutVariables removes the texts with variables.
@@ -232,4 +95,96 @@ func withoutVariables(content any) any {
 		}
 	}
 	return content
+}
+
+// Rejection is the reason why a pod is rejected.
+type Rejection struct {
+	// Object is the kind, namespace and name of the object that has or creates the pod.
+	Object string `json:"object"`
+	// Field is the path in the object.
+	Field string `json:"field"`
+	// Message is the reason.
+	Message string `json:"message"`
+}
+
+// String returns the rejection as one line.
+func (r Rejection) String() string { return fmt.Sprintf("%s %s: %s", r.Object, r.Field, r.Message) }
+
+// StrictNamespace returns the reasons why the strict namespace of manifests/components/restricted rejects pods of
+// manifests: PodSecurity is "restricted" there, and its service accounts can use the SCCs restricted-v2 and nonroot-v2.
+// If all pods are admitted, the result is empty, not nil. The library of the API server decides about PodSecurity; the
+// decision about SCCs is a model that was not verified on an OpenShift cluster.
+func StrictNamespace(manifests []byte) []Rejection {
+	rejections := []Rejection{}
+	for _, o := range Read(extractor.Bundle{Manifests: manifests}).Objects {
+		spec := PodSpec(o)
+		if !spec.Exists() {
+			continue
+		}
+		for _, finding := range strictFindings(o, spec) {
+			rejections = append(rejections, Rejection{finding.Object, finding.Field, finding.Message})
+		}
+	}
+	return rejections
+}
+
+func strictFindings(o *Object, spec Value) Findings {
+	template, _ := PodTemplate(o)
+	required := template.At("metadata", "annotations", object.RequiredSCC)
+	if scc := required.Text(); scc != "" && scc != restrictedV2 && scc != nonrootV2 {
+		return required.Finding("the pod requires SCC %s, which the namespace does not allow", scc)
+	}
+	content := known(spec)
+	if content == nil {
+		return spec.Finding("invalid pod: want a mapping with fields")
+	}
+	completeBySCC(content)
+	findings, err := podSecurityOf(spec, content)
+	if err != nil {
+		return spec.Finding("invalid pod: %v", err)
+	}
+	return append(CheckRequiredSCC(o), findings...)
+}
+
+// A model of OpenShift's admission by SCC, written from its documentation and not verified on an OpenShift cluster.
+//
+// Security context constraints (SCC) come first and complete a pod; PodSecurity admission sees the result. A pod that names
+// its SCC in an annotation gets that one or is rejected. Others get restricted-v2: every service account may use it.
+
+const (
+	restrictedV2 = "restricted-v2"
+	nonrootV2    = "nonroot-v2"
+)
+
+// completeBySCC adds the fields that restricted-v2 and nonroot-v2 set to the spec of a pod.
+func completeBySCC(spec map[string]any) {
+	pod := object.EnsureMap(spec, "securityContext")
+	object.SetDefault(pod, "runAsNonRoot", true)
+	object.SetDefault(pod, "seccompProfile", map[string]any{"type": "RuntimeDefault"})
+	for _, container := range object.ContainersOf(spec) {
+		context := object.EnsureMap(container, "securityContext")
+		object.SetDefault(context, "allowPrivilegeEscalation", false)
+		capabilities := object.EnsureMap(context, "capabilities")
+		object.SetDefault(capabilities, "drop", []any{"ALL"})
+	}
+}
+
+// CheckRequiredSCC finds pods that require restricted-v2 and set IDs: this SCC takes IDs from a range of the
+// namespace.
+func CheckRequiredSCC(o *Object) (findings Findings) {
+	template, makesPods := PodTemplate(o)
+	if !makesPods || template.At("metadata", "annotations", object.RequiredSCC).Text() != restrictedV2 {
+		return nil
+	}
+	spec := PodSpec(o)
+	fields := []Value{
+		spec.At("securityContext", "runAsUser"), spec.At("securityContext", "fsGroup"), spec.At("securityContext", "supplementalGroups"),
+	}
+	for container := range Containers(o) {
+		fields = append(fields, container.At("securityContext", "runAsUser"))
+	}
+	for _, field := range slices.DeleteFunc(fields, func(v Value) bool { return !v.Exists() }) {
+		findings = append(findings, field.Finding("the pod requires SCC %s and sets an ID, which that SCC rejects", restrictedV2)...)
+	}
+	return findings
 }

@@ -40,15 +40,15 @@ spec:
 			annotation: "openshift.io/required-scc: privileged", container: "securityContext: {privileged: true}",
 			want: []string{field + "metadata.annotations[openshift.io/required-scc]: the pod requires SCC privileged, which the namespace does not allow"},
 		},
-		"Root":    {pod: "runAsUser: 0", want: []string{field + "spec.securityContext.runAsUser: " + violates + "runAsUser=0 (pod must not set runAsUser=0)"}},
-		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.securityContext.runAsNonRoot: " + violates + "runAsNonRoot != true (pod must not set securityContext.runAsNonRoot=false)"}},
+		"Root":    {pod: "runAsUser: 0", want: []string{field + "spec.securityContext: " + violates + "runAsUser=0 (pod must not set runAsUser=0)"}},
+		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.securityContext: " + violates + "runAsNonRoot != true (pod must not set securityContext.runAsNonRoot=false)"}},
 		"HostPort": {
 			container: "ports: [{containerPort: 1, hostPort: 1}, {containerPort: 2}]",
-			want:      []string{field + "spec.containers[0].ports[0].hostPort: " + violates + `hostPort (container "manager" uses hostPort 1)`},
+			want:      []string{field + "spec.securityContext: " + violates + `hostPort (container "manager" uses hostPort 1)`},
 		},
 		"Capability": {
 			container: "securityContext: {capabilities: {add: [NET_BIND_SERVICE, NET_ADMIN]}}",
-			want:      []string{field + "spec.containers[0].securityContext: " + violates + `unrestricted capabilities (container "manager" must not include "NET_ADMIN" in securityContext.capabilities.add)`},
+			want:      []string{field + "spec.securityContext: " + violates + `unrestricted capabilities (container "manager" must not include "NET_ADMIN" in securityContext.capabilities.add)`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
