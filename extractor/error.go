@@ -14,8 +14,6 @@ type Error struct {
 	Image string
 	// Layer is the digest of the layer.
 	Layer string
-	// Host is the registry, such as "mirror.example.com:5000".
-	Host string
 	// File is the path in the image, such as "capi-manifests/metadata.json".
 	File string
 	Err  error
@@ -25,7 +23,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var where []string
 	for _, part := range []struct{ what, name string }{
-		{"image", e.Image}, {"registry", e.Host}, {"layer", e.Layer}, {"file", e.File},
+		{"image", e.Image}, {"layer", e.Layer}, {"file", e.File},
 	} {
 		if part.name != "" {
 			where = append(where, part.what+" "+part.name)
@@ -75,34 +73,9 @@ func (e *UntrustedError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrUntrusted) true if the policy rejects the image.
 func (e *UntrustedError) Is(target error) bool { return target == ErrUntrusted && !e.Undecided }
 
-// Defect is the kind of an InvalidError, for callers with a validation rule per
-// kind.
-type Defect string
-
-// The kinds of defects. Errors about invalid layers and misplaced files have no
-// kind.
-const (
-	// FilesWrong means that one of the two files is missing, empty, or exists under two names.
-	FilesWrong Defect = "files"
-	// FileTooLong means that a file exceeds Limit.
-	FileTooLong Defect = "too long"
-	// MetadataUnreadable means that the metadata is not a single object, has a duplicate key, or a value of the wrong
-	// type.
-	MetadataUnreadable Defect = "unreadable"
-	// KeyUnknown means that the metadata has an unknown key.
-	KeyUnknown Defect = "unknown key"
-	// KeyMissing means that the metadata lacks a key, or that its value is empty.
-	KeyMissing Defect = "missing key"
-	// ValueWrong means that the value of a key is invalid.
-	ValueWrong Defect = "wrong value"
-	// ManifestsChanged means that the manifests do not match the content ID.
-	ManifestsChanged Defect = "changed"
-)
-
 // InvalidError reports verified content that is invalid, so that the image or its bundle
 // must be rebuilt. It is not used if reading or verifying the content failed.
 type InvalidError struct {
-	Defect Defect
 	// Key is the invalid key of the metadata, such as "attributes.type"; may be
 	// empty.
 	Key string
@@ -123,10 +96,10 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// asInvalid returns err as an InvalidError.
-func asInvalid(err error, defect Defect) error {
-	if errors.Is(err, ErrInvalid) {
+// AsInvalid marks an error as an ErrInvalid; nil stays nil.
+func AsInvalid(err error) error {
+	if err == nil || errors.Is(err, ErrInvalid) {
 		return err
 	}
-	return &InvalidError{Defect: defect, Err: err}
+	return &InvalidError{Err: err}
 }

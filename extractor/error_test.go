@@ -16,7 +16,7 @@ func TestError_NamesAllFields(t *testing.T) {
 		err  extractor.Error
 		want string
 	}{
-		{extractor.Error{Image: "i", Host: "h", Layer: "l", File: "f", Err: io.EOF}, "image i, registry h, layer l, file f: EOF"},
+		{extractor.Error{Image: "i", Layer: "l", File: "f", Err: io.EOF}, "image i, layer l, file f: EOF"},
 		{extractor.Error{Image: "i", Err: io.EOF}, "image i: EOF"},
 		{extractor.Error{File: "f", Err: io.EOF}, "file f: EOF"},
 		{extractor.Error{Err: io.EOF}, "EOF"},

@@ -47,14 +47,6 @@ type Files map[string][]byte
 // not support the first.
 func Roots() []string { return []string{bundleRoot, profilesRoot} }
 
-// ManifestsPath returns the path of a bundle's manifests from the image's root. profile is empty in the layout with one bundle.
-func ManifestsPath(profile string) string {
-	if profile == "" {
-		return path.Join(bundleRoot, manifestsYAML)
-	}
-	return path.Join(profilesRoot, profile, manifestsYAML)
-}
-
 // Limit returns the maximum size of the file at a path, in bytes. Bundles rejects larger
 // files, so reading Limit+1 bytes suffices. It is 0 for files that are not part of a
 // bundle, whose content is not used.
@@ -188,11 +180,11 @@ type reader struct {
 	errs    []error
 }
 
-// refuse collects the non-nil errors of a file. defect is the kind of errors that have none.
-func (r *reader) refuse(file string, defect Defect, errs ...error) {
+// refuse collects the non-nil errors of a file.
+func (r *reader) refuse(file string, errs ...error) {
 	for _, err := range errs {
 		if err != nil {
-			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: asInvalid(err, defect)})
+			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: AsInvalid(err)})
 		}
 	}
 }
@@ -207,14 +199,14 @@ func (r *reader) readProfiles() {
 		r.read(dir, strings.TrimPrefix(dir, profilesRoot+"/"), metadataYAML, decodeYAML)
 	}
 	if r.files.holdsPart(profilesRoot) {
-		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("the bundle must be in a directory with the name of its profile: %s", r.files.list(profilesRoot)))
+		r.refuse(profilesRoot, fmt.Errorf("the bundle must be in a directory with the name of its profile: %s", r.files.list(profilesRoot)))
 	} else if len(directories) == 0 {
-		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("no directory with %s and %s found: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
+		r.refuse(profilesRoot, fmt.Errorf("no directory with %s and %s found: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
 	}
 	for _, dir := range directories {
 		below := func(profile string) bool { return profile == dir || strings.HasPrefix(profile, dir+"/") }
 		if !slices.ContainsFunc(profiles, below) {
-			r.refuse(dir, FilesWrong, fmt.Errorf("%s and %s not found: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
+			r.refuse(dir, fmt.Errorf("%s and %s not found: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
 		}
 	}
 }
@@ -246,17 +238,17 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Bu
 		return
 	}
 	bundle, errs := decode(data)
-	r.refuse(metadataFile, MetadataUnreadable, errs...)
+	r.refuse(metadataFile, errs...)
 	if manifests == nil {
 		return
 	}
-	r.refuse(manifestsFile, "", yamldoc.CheckUTF8(manifests))
+	r.refuse(manifestsFile, yamldoc.CheckUTF8(manifests))
 	contentID := digest.FromBytes(manifests)
 	if bundle.Metadata.ContentID == "" {
 		bundle.Metadata.ContentID = contentID
 	}
 	if bundle.Metadata.ContentID != contentID {
-		r.refuse(manifestsFile, ManifestsChanged, fmt.Errorf("digest is %s, but contentID in %s is %s: the manifests were modified after the metadata was written",
+		r.refuse(manifestsFile, fmt.Errorf("digest is %s, but contentID in %s is %s: the manifests were modified after the metadata was written",
 			contentID, metadataName, bundle.Metadata.ContentID))
 	}
 	if profile != "" {
@@ -276,18 +268,18 @@ func (r *reader) file(dir string, limit int, names ...string) (file string, data
 		}
 	}
 	if len(found) == 0 {
-		r.refuse(path.Join(dir, names[0]), FilesWrong, fmt.Errorf("not found: %s", r.files.list(dir)))
+		r.refuse(path.Join(dir, names[0]), fmt.Errorf("not found: %s", r.files.list(dir)))
 		return "", nil
 	}
 	file = path.Join(dir, found[0])
 	data = r.files[file]
 	switch {
 	case len(found) > 1:
-		r.refuse(file, FilesWrong, fmt.Errorf("%s also exists: keep one", found[1]))
+		r.refuse(file, fmt.Errorf("%s also exists: keep one", found[1]))
 	case len(data) == 0:
-		r.refuse(file, FilesWrong, errors.New("is empty"))
+		r.refuse(file, errors.New("is empty"))
 	case len(data) > limit:
-		r.refuse(file, FileTooLong, fmt.Errorf("exceeds %d bytes", limit))
+		r.refuse(file, fmt.Errorf("exceeds %d bytes", limit))
 	default:
 		return file, data
 	}

@@ -61,7 +61,7 @@ func decodeJSON(data []byte) (Bundle, []error) {
 	o.require("providerName", "providerType", "providerVersion", "contentID")
 	o.refuseOthers()
 	m.ContentID, err = readContentID(contentID)
-	o.refuse(ValueWrong, "contentID", err)
+	o.refuse("contentID", err)
 	o.check("providerName", "providerType", "providerVersion", m)
 	return Bundle{Metadata: m}, o.errs
 }
@@ -154,7 +154,7 @@ func withPosition(data []byte, err error) error {
 	}
 	before := data[:min(max(offset-1, 0), int64(len(data)))]
 	line := 1 + bytes.Count(before, []byte("\n"))
-	return &InvalidError{Defect: MetadataUnreadable, Line: line, Err: fmt.Errorf("line %d, column %d: %w", line, len(before)-bytes.LastIndexByte(before, '\n'), err)}
+	return &InvalidError{Line: line, Err: fmt.Errorf("line %d, column %d: %w", line, len(before)-bytes.LastIndexByte(before, '\n'), err)}
 }
 
 // oneDocument parses a YAML file that must have one document.
@@ -206,9 +206,9 @@ type object struct {
 	errs   []error
 }
 
-func (o *object) refuse(defect Defect, key string, err error) {
+func (o *object) refuse(key string, err error) {
 	if err != nil {
-		o.errs = append(o.errs, &InvalidError{Defect: defect, Key: o.path + key, Err: err})
+		o.errs = append(o.errs, &InvalidError{Key: o.path + key, Err: err})
 	}
 }
 
@@ -219,7 +219,7 @@ func member[T any](o *object, key, kind string) (value T) {
 	value, ok := found.(T)
 	if !ok && found != nil {
 		written, _ := json.Marshal(found)
-		o.refuse(MetadataUnreadable, key, fmt.Errorf("invalid value %s: want %s", short(string(written)), kind))
+		o.refuse(key, fmt.Errorf("invalid value %s: want %s", short(string(written)), kind))
 	}
 	return value
 }
@@ -232,7 +232,7 @@ func (o *object) number(key string) int { return member[int](o, key, "an integer
 func (o *object) clusterProfile() (profile ClusterProfile) {
 	const key = "clusterProfile"
 	if name := o.text(key); name != "" {
-		o.refuse(ValueWrong, key, profile.Set(name))
+		o.refuse(key, profile.Set(name))
 	}
 	return profile
 }
@@ -255,7 +255,7 @@ func (o *object) object(key string) *object {
 func (o *object) require(keys ...string) {
 	for _, key := range keys {
 		if value := o.values[key]; value == nil || value == "" {
-			o.refuse(KeyMissing, key, errors.New("must be set"))
+			o.refuse(key, errors.New("must be set"))
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (o *object) require(keys ...string) {
 func (o *object) refuseOthers() {
 	for _, key := range slices.Sorted(maps.Keys(o.values)) {
 		if !slices.Contains(o.known, key) {
-			o.refuse(KeyUnknown, short(key), fmt.Errorf("unknown key: want one of %s", strings.Join(o.known, ", ")))
+			o.refuse(short(key), fmt.Errorf("unknown key: want one of %s", strings.Join(o.known, ", ")))
 		}
 	}
 }
@@ -284,15 +284,15 @@ func (o *object) others() map[string]any {
 func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	if m.ProviderName != "" {
 		for _, defect := range validation.IsDNS1123Subdomain(m.ProviderName) {
-			o.refuse(ValueWrong, nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), defect))
+			o.refuse(nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), defect))
 		}
 	}
 	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
-		o.refuse(ValueWrong, typeKey, fmt.Errorf("invalid value %q: want one of %s", short(string(m.ProviderType)), text.Join(ProviderTypes())))
+		o.refuse(typeKey, fmt.Errorf("invalid value %q: want one of %s", short(string(m.ProviderType)), text.Join(ProviderTypes())))
 	}
 	const longest = 128 // the limit of the ClusterAPI object
 	if len(m.ProviderVersion) > longest {
-		o.refuse(ValueWrong, versionKey, fmt.Errorf("exceeds %d bytes", longest))
+		o.refuse(versionKey, fmt.Errorf("exceeds %d bytes", longest))
 	}
 }
 

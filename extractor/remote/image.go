@@ -23,11 +23,11 @@ import (
 func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]extractor.Bundle, error) {
 	raw, err := image.RawManifest()
 	if err != nil {
-		return nil, withOrigin(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
+		return nil, withOrigin(fmt.Errorf("reading the manifest: %w", err), origin.Image)
 	}
 	r := imageReader{limits: Limits{}.withDefaults(), readBlob: localBlobs(image), cache: &layerCache{}}
 	bundles, err := r.readBundles(ctx, raw, origin)
-	return bundles, withOrigin(err, origin.Image, "")
+	return bundles, withOrigin(err, origin.Image)
 }
 
 // localBlobs returns a function that reads the layers of a local image. A digest mismatch is an
@@ -113,23 +113,17 @@ func (r *imageReader) addLayer(ctx context.Context, o *overlay.Overlay, step str
 }
 
 // invalid marks an error as an extractor.ErrInvalid.
-func invalid(err error) error {
-	if err == nil || errors.Is(err, extractor.ErrInvalid) {
-		return err
-	}
-	return &extractor.InvalidError{Err: err}
-}
+func invalid(err error) error { return extractor.AsInvalid(err) }
 
-// withOrigin adds the image to err and to each error that it joins, and the host
-// unless the image is invalid.
-func withOrigin(err error, image, host string) error {
+// withOrigin adds the image to err and to each error that it joins.
+func withOrigin(err error, image string) error {
 	if err == nil {
 		return nil
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var located []error
 		for _, err := range joined.Unwrap() {
-			located = append(located, withOrigin(err, image, host))
+			located = append(located, withOrigin(err, image))
 		}
 		if len(located) == 1 {
 			return located[0]
@@ -140,8 +134,5 @@ func withOrigin(err error, image, host string) error {
 	if !ok {
 		at = &extractor.Error{Err: err}
 	}
-	if errors.Is(err, extractor.ErrInvalid) {
-		host = ""
-	}
-	return &extractor.Error{Image: cmp.Or(at.Image, image), Layer: at.Layer, Host: cmp.Or(at.Host, host), File: at.File, Err: at.Err}
+	return &extractor.Error{Image: cmp.Or(at.Image, image), Layer: at.Layer, File: at.File, Err: at.Err}
 }

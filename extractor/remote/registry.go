@@ -56,7 +56,7 @@ var defaultClient fetch.Client
 func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	bundles, err := r.fetch(ctx, reference)
 	if err != nil {
-		return nil, withOrigin(err, reference, "")
+		return nil, withOrigin(err, reference)
 	}
 	return bundles, nil
 }
@@ -83,13 +83,13 @@ func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bun
 func (r *Registry) Check(ctx context.Context, reference, lookasides string, check func(context.Context, *podman.UnparsedImage, types.ImageReference) error) error {
 	image, err := r.client().Open(ctx, reference)
 	if err != nil {
-		return withOrigin(err, reference, "")
+		return withOrigin(err, reference)
 	}
 	defer image.Close()
 	image.UseLookasides(lookasides)
 	_, instance, err := r.manifestOf(ctx, image)
 	if err != nil {
-		return withOrigin(err, reference, "")
+		return withOrigin(err, reference)
 	}
 	named, err := image.Reference()
 	if err != nil {
