@@ -3,7 +3,6 @@
 package diff
 
 import (
-	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -67,7 +66,7 @@ func (change *Change) markWebhook(after map[string]map[string]any) {
 		if webhook != nil {
 			change.To = webhook // with its rules
 		}
-		change.Consequence = "It matches " + describeRequests(requestsOf(webhook, false)) + ". " + failurePolicyEffect(policyOf(webhook))
+		change.Consequence = "It matches " + strings.Join(requestsOf(webhook, false), ", ") + ". " + failurePolicyEffect(policyOf(webhook))
 	case whole != nil:
 		change.Level, change.Rule, change.Message = Review, "webhook/removed", "webhook removed"
 		change.Consequence = "The provider no longer validates or defaults these requests."
@@ -95,98 +94,58 @@ func failurePolicyEffect(policy string) string {
 	return "While the provider is unavailable, requests are rejected."
 }
 
-// ruleChanges compares the requests that a webhook matches. API versions count only
-// with matchPolicy Exact; otherwise the API server converts objects to a matching version.
+// ruleChanges compares the requests that a webhook matches. API versions count only with matchPolicy Exact; otherwise the API server
+// converts objects to a matching version.
 func ruleChanges(path string, a, b map[string]any) (changes []Change) {
 	exact := textAt(a, "matchPolicy") == "Exact" || textAt(b, "matchPolicy") == "Exact"
 	before, after := requestsOf(a, exact), requestsOf(b, exact)
-	for _, request := range notIncluded(after, before) {
-		changes = append(changes, Change{Rule: "webhook/rules", Level: Review, Path: path, Message: "no longer matches " + request.String(), From: request.String()})
+	for _, request := range missingIn(after, before) {
+		changes = append(changes, Change{Rule: "webhook/rules", Level: Review, Path: path, Message: "no longer matches " + request, From: request})
 	}
-	for _, request := range notIncluded(before, after) {
-		changes = append(changes, Change{Rule: "webhook/rules", Level: Review, Path: path, Message: "now matches " + request.String(), To: request.String()})
+	for _, request := range missingIn(before, after) {
+		changes = append(changes, Change{Rule: "webhook/rules", Level: Review, Path: path, Message: "now matches " + request, To: request})
 	}
-	if from, to := versionsIn(a), versionsIn(b); !exact && !slices.Equal(from, to) {
-		changes = append(changes, Change{Rule: "webhook/versions", Level: Plain, Path: path, Message: "API versions changed", From: strings.Join(from, ", "), To: strings.Join(to, ", ")})
+	if from, to := versionsIn(a), versionsIn(b); !exact && from != to {
+		changes = append(changes, Change{Rule: "webhook/versions", Level: Plain, Path: path, Message: "API versions changed", From: from, To: to})
 	}
 	return changes
 }
 
-func versionsIn(webhook map[string]any) (versions []string) {
+// missingIn returns the requests that are not in another list.
+func missingIn(other, requests []string) []string {
+	return slices.DeleteFunc(slices.Clone(requests), func(request string) bool { return slices.Contains(other, request) })
+}
+
+func versionsIn(webhook map[string]any) string {
+	var versions []string
 	for _, rule := range mapsAt(webhook, "rules") {
 		versions = append(versions, textsAt(rule, "apiVersions")...)
 	}
 	slices.Sort(versions)
-	return slices.Compact(versions)
+	return strings.Join(slices.Compact(versions), ", ")
 }
 
-func scopeOf(rule map[string]any) string {
-	if scope := textAt(rule, "scope"); scope != "" && scope != "*" {
-		return " (" + scope + ")"
-	}
-	return ""
-}
-
-// request is a kind of request that a webhook matches; "*" matches any value.
-type request struct{ operation, group, resource, version, scope string }
-
-// String returns text such as "CREATE awsclusters.infrastructure.cluster.x-k8s.io".
-func (r request) String() string {
-	target := apischema.GroupResource{Group: r.group, Resource: r.resource}
-	return strings.TrimSpace(r.operation+" "+target.String()+" "+r.version) + r.scope
-}
-
-// includes reports whether a webhook that matches r also matches other.
-func (r request) includes(other request) bool {
-	return wildcard(r.operation, other.operation) && wildcard(r.group, other.group) && wildcard(r.version, other.version) &&
-		includesResource(r.resource, other.resource) && (r.scope == "" || r.scope == other.scope)
-}
-
-func wildcard(pattern, value string) bool { return pattern == "*" || pattern == value }
-
-// includesResource matches resources as webhook rules do: "*" matches all resources
-// but no subresources, "*/*" all of both, "pods/*" all subresources of pods.
-func includesResource(pattern, resource string) bool {
-	if pattern == "*/*" || pattern == resource {
-		return true
-	}
-	name, subresource, hasSubresource := strings.Cut(resource, "/")
-	patternName, patternSubresource, patternHasSubresource := strings.Cut(pattern, "/")
-	return hasSubresource == patternHasSubresource && wildcard(patternName, name) && wildcard(patternSubresource, subresource)
-}
-
-// requestsOf returns the sorted requests that a webhook matches.
-func requestsOf(webhook map[string]any, withVersion bool) (requests []request) {
+// requestsOf returns the requests that a webhook matches, sorted, such as "CREATE awsclusters.infrastructure.cluster.x-k8s.io".
+func requestsOf(webhook map[string]any, withVersion bool) (requests []string) {
 	for _, rule := range mapsAt(webhook, "rules") {
-		versions := []string{""}
+		versions, scope := []string{""}, ""
 		if withVersion {
 			versions = textsAt(rule, "apiVersions")
+		}
+		if text := textAt(rule, "scope"); text != "" && text != "*" {
+			scope = " (" + text + ")"
 		}
 		for _, operation := range textsAt(rule, "operations") {
 			for _, resource := range textsAt(rule, "resources") {
 				for _, group := range textsAt(rule, "apiGroups") {
 					for _, version := range versions {
-						requests = append(requests, request{operation, group, resource, version, scopeOf(rule)})
+						target := apischema.GroupResource{Group: group, Resource: resource}
+						requests = append(requests, strings.TrimSpace(operation+" "+target.String()+" "+version)+scope)
 					}
 				}
 			}
 		}
 	}
-	slices.SortFunc(requests, func(a, b request) int { return cmp.Compare(a.String(), b.String()) })
+	slices.Sort(requests)
 	return slices.Compact(requests)
-}
-
-// notIncluded returns the requests of all that no request of some includes.
-func notIncluded(some, all []request) []request {
-	return slices.DeleteFunc(slices.Clone(all), func(one request) bool {
-		return slices.ContainsFunc(some, func(other request) bool { return other.includes(one) })
-	})
-}
-
-func describeRequests(requests []request) string {
-	texts := make([]string, len(requests))
-	for i, r := range requests {
-		texts[i] = r.String()
-	}
-	return strings.Join(texts, ", ")
 }
