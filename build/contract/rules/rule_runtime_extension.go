@@ -9,20 +9,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// runtimeExtensionRules are the rules of the themes "runtime-extension" and "extensionconfig".
+// runtimeExtensionRules are the rules of the theme "runtime-extension".
 var runtimeExtensionRules = []contract.Rule{{
-	ID:       "runtime-extension/deployment",
-	Severity: contract.Error,
-	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "A Runtime Extension is a server. Without a Deployment, Cluster API's calls fail and block the Clusters.",
-	Fix:      "Add the Deployment; correct providerType if this is not a Runtime Extension.",
-	Check: ofExtensions(func(b *contract.Bundle) contract.Findings {
-		if len(b.OfKind(object.Deployment)) > 0 {
-			return nil
-		}
-		return metadataFinding("providerType", "the Runtime Extension has no Deployment")
-	}),
-}, {
 	ID:       "runtime-extension/service",
 	Severity: contract.Warning,
 	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
@@ -36,51 +24,7 @@ var runtimeExtensionRules = []contract.Rule{{
 	Why:      "Cluster API calls extensions over HTTPS only, with the CA of the ExtensionConfig.",
 	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + ", or in a release for clusterctl add a Certificate, and mount the Secret.",
 	Check:    ofExtensions(checkExtensionTLS),
-}, {
-	ID:       "runtime-extension/rbac-minimal",
-	Severity: contract.Warning,
-	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "An extension answers calls of Cluster API. An attacker in its pod has all of its permissions.",
-	Fix:      "Use a separate ServiceAccount with the permissions that the extension needs, or none.",
-	Check: ofExtensions(func(b *contract.Bundle) contract.Findings {
-		if !b.Grants.Allow("", "secrets", "*") && !b.Grants.Allow("*", "*", "*") {
-			return nil
-		}
-		return ofDeployments(b, "the rule allows the extension everything, or everything with Secrets")
-	}),
-}, {
-	ID:       "extensionconfig/service-exists",
-	Severity: contract.Error,
-	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Without the Service every call fails, and the Clusters that wait for an answer block.",
-	Fix:      "Name the Service of the provider, with its namespace and one of its ports.",
-	Check: eachExtensionConfig(func(b *contract.Bundle, o *contract.Object) contract.Findings {
-		service := o.At("spec", "clientConfig", "service")
-		if !service.Exists() || serviceOf(b, o.At("spec", "clientConfig")) != nil {
-			return nil
-		}
-		return service.At("name").Finding("Service %s/%s not found", service.At("namespace").Text(), service.At("name").Text())
-	}),
-}, {
-	ID:       "extensionconfig/ca",
-	Severity: contract.Warning,
-	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API verifies the certificate of an extension with the caBundle only, so a controller has to populate it.",
-	Fix:      "Annotate the object with " + injectSecret + ": <namespace>/<Secret with ca.crt>, or write the caBundle.",
-	Check: eachExtensionConfig(func(_ *contract.Bundle, o *contract.Object) contract.Findings {
-		ca := o.At("spec", "clientConfig", "caBundle")
-		if ca.Text() != "" || o.At("metadata", "annotations", injectSecret).Text() != "" {
-			return nil
-		}
-		return ca.Finding("caBundle is not populated")
-	}),
 }}
-
-func eachExtensionConfig(check func(*contract.Bundle, *contract.Object) contract.Findings) func(*contract.Bundle) contract.Findings {
-	return func(b *contract.Bundle) contract.Findings {
-		return each(b.OfKind(extensionConfigKind), func(o *contract.Object) contract.Findings { return check(b, o) })
-	}
-}
 
 // ofExtensions limits a check to bundles of Runtime Extensions.
 func ofExtensions(check func(*contract.Bundle) contract.Findings) func(*contract.Bundle) contract.Findings {
@@ -124,10 +68,3 @@ func checkExtensionTLS(b *contract.Bundle) contract.Findings {
 	}
 	return ofDeployments(b, "no certificate is mounted")
 }
-
-const (
-	runtimeGroup = "runtime.cluster.x-k8s.io"
-	injectSecret = runtimeGroup + "/inject-ca-from-secret"
-)
-
-var extensionConfigKind = object.ExtensionConfig

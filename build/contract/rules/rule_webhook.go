@@ -38,7 +38,7 @@ var webhookRules = []contract.Rule{{
 	ID:       "webhook/service-exists",
 	Severity: contract.Error,
 	Source:   clusterctl("Components YAML"),
-	Why:      "The API server calls a webhook by its Service. Without it, requests for the kinds of the webhook fail, and so does everything that uses them.",
+	Why:      "The API server calls a webhook by its Service, and Cluster API a Runtime Extension. Without it, requests for the kinds of the webhook fail, and Clusters wait for the answer of the extension.",
 	Fix:      "Add the Service to the manifests, or correct its name and namespace.",
 	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) contract.Findings {
 		service := config.At("service")
@@ -52,11 +52,11 @@ var webhookRules = []contract.Rule{{
 	ID:       "webhook/ca-injection",
 	Severity: contract.Error,
 	Source:   kubernetes("Authenticate webhooks", webhooksPage),
-	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, so a controller has to populate it.",
-	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
+	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, and so does Cluster API for a Runtime Extension: a controller has to populate it.",
+	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from, and an ExtensionConfig with runtime.cluster.x-k8s.io/inject-ca-from-secret: <namespace>/<Secret with ca.crt>.",
 	Check: eachClient(func(b *contract.Bundle, config, annotations contract.Value) contract.Findings {
 		injected := annotations.At(injectsCABundle(b)).Text() == "true"
-		for _, name := range object.CertManagerInjectCAs() { // other rules check these
+		for _, name := range append(object.CertManagerInjectCAs(), "runtime.cluster.x-k8s.io/inject-ca-from-secret") { // other rules check these
 			injected = injected || annotations.At(name).Exists()
 		}
 		if injected || !config.At("service").Exists() || config.At("caBundle").Text() != "" {
@@ -216,12 +216,15 @@ func checkWebhookGroups(b *contract.Bundle) contract.Findings {
 	}, object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration)(b)
 }
 
-// eachClient returns a check of all clientConfigs of webhooks, with the annotations of their objects. It skips CRDs
+// eachClient returns a check of all clientConfigs of webhooks and of Runtime Extensions, with the annotations of their objects. It skips CRDs
 // with a single version: they need no conversion.
 func eachClient(check func(b *contract.Bundle, config, annotations contract.Value) contract.Findings) func(*contract.Bundle) contract.Findings {
 	return func(b *contract.Bundle) (findings contract.Findings) {
-		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
+		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition, object.ExtensionConfig) {
 			annotations := o.At("metadata", "annotations")
+			if o.Kind == object.ExtensionConfig {
+				findings = append(findings, check(b, o.At("spec", "clientConfig"), annotations)...)
+			}
 			for _, webhook := range o.At("webhooks").Items() {
 				findings = append(findings, check(b, webhook.At("clientConfig"), annotations)...)
 			}
