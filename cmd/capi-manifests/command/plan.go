@@ -28,10 +28,7 @@ const planLong = `Pull the images of a release and show the components that capi
 cluster. Plan runs the same code with the same checks, and writes nothing.
 
 It shows the components in install order with their content, the phases that apply
-their objects, and the images that are not installed with the reason. It also shows the
-pods that would be rejected in the strict namespace of manifests/components/restricted
-(PodSecurity "restricted", SCC nonroot-v2): by the library of the API server's PodSecurity
-admission, and by a model of OpenShift's SCC admission. The content ID is the one in the
+their objects, and the images that are not installed with the reason. The content ID is the one in the
 status of the ClusterAPI object. Settings of the cluster are given by flags, or with --against are those of its ClusterAPI object:
 image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var, the others with --settings. TLS_MIN_VERSION,
 TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster without own settings.
@@ -181,11 +178,9 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 		}
 		return planreport.WriteObjects(cmd.OutOrStdout(), phases)
 	}
-	p, err := planreport.New(f.release, f.platform.platforms, set, phases, results)
-	if err != nil {
-		return err
-	}
+	p := planreport.New(f.release, f.platform.platforms, set, phases, results)
 	p.Signatures, p.IgnoredFields = signatures, planreport.IgnoredFields(f.ignored, phases)
+	var err error
 	if f.cluster != "" {
 		err = f.compare(cmd, &p, set, clusterProfileOf(results))
 	} else {

@@ -156,7 +156,6 @@ func (o *validateOptions) run(cmd *cobra.Command, src string) error {
 func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) error {
 	result.ToolVersion = o.version
 	result.DropBelow(o.least)
-	findings.NoteRejections(cmd.ErrOrStderr(), result.Bundles)
 	if _, err := cmd.OutOrStdout().Write(result.Write(o.format, o.color.Enabled(cmd.OutOrStdout()))); err != nil {
 		return err
 	}

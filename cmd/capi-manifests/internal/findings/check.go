@@ -27,19 +27,10 @@ func Check(src string, bundles []extractor.Bundle) Report {
 			finding.File = FileOf(src, bundle, finding.File)
 			findings = append(findings, finding)
 		}
-		result.Bundles = append(result.Bundles, Bundle{Profile: bundle.Profile, Metadata: &bundle.Metadata, Findings: withLines(findings), Rejections: rejections(bundle)})
+		result.Bundles = append(result.Bundles, Bundle{Profile: bundle.Profile, Metadata: &bundle.Metadata, Findings: withLines(findings)})
 	}
 	result.Count()
 	return result
-}
-
-// rejections returns the reasons why the strict namespace of OpenShift rejects
-// pods.
-func rejections(bundle extractor.Bundle) []contract.Rejection {
-	if bundle.Metadata.ClusterProfile != extractor.OpenShift {
-		return []contract.Rejection{}
-	}
-	return contract.StrictNamespace(bundle.Manifests)
 }
 
 // Unreadable returns the report about a source whose bundle cannot be read.

@@ -7,7 +7,6 @@ package findings
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -49,12 +48,6 @@ type Bundle struct {
 	Findings []contract.Finding `json:"findings"`
 	// Accepted are the findings that are waived or in the baseline.
 	Accepted []Accepted `json:"accepted,omitempty"`
-
-	// Rejections are the reasons why the strict namespace of
-	// manifests/components/restricted rejects pods of the bundle. The list is empty
-	// if the namespace admits all pods, and nil if the bundle is unreadable or a
-	// clusterctl release.
-	Rejections []contract.Rejection `json:"strictNamespaceRejections,omitzero"`
 
 	// AskedServer is true if an API server checked the bundle too.
 	AskedServer bool `json:"-"`
@@ -174,21 +167,4 @@ type Error struct {
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s; see \"capi-manifests explain RULE\"", e.Source, Summary(e.Counts, 0))
-}
-
-// NoteRejections writes a note about bundles with pods that the strict namespace
-// rejects.
-func NoteRejections(w io.Writer, bundles []Bundle) {
-	for _, bundle := range bundles {
-		count := len(bundle.Rejections)
-		if count == 0 {
-			continue
-		}
-		more := ""
-		if count > 1 {
-			more = fmt.Sprintf(" (and %d more; -o json lists them)", count-1)
-		}
-		fmt.Fprintf(w, "note: the strict namespace of manifests/components/restricted rejects pods of %s: %s%s\n",
-			term.Printable(bundle.Metadata.ProviderName), term.Printable(bundle.Rejections[0].String()), more)
-	}
 }

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/page"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -71,8 +70,6 @@ type Component struct {
 	Image   string `json:"image"`
 	Key     string `json:"key"`
 	Objects int    `json:"objects"`
-	// Rejections are the reasons why the strict namespace rejects pods of the component; empty if it admits all.
-	Rejections []contract.Rejection `json:"strictNamespaceRejections"`
 	// Settings names the settings that are rendered into the objects.
 	Settings []string `json:"settings,omitempty"`
 }
@@ -94,18 +91,14 @@ type NotInstalled struct {
 
 // New returns the report of a set of components. results are the results of all
 // images of the release.
-func New(release string, platforms operand.Platforms, set operand.Set, phases []revision.Phase, results []extractor.Result) (Report, error) {
+func New(release string, platforms operand.Platforms, set operand.Set, phases []revision.Phase, results []extractor.Result) Report {
 	p := Report{
 		Schema: schema.Plan, ReleaseVersion: release, Platform: platforms.String(), ContentID: string(set.ContentID), Variables: set.Variables,
 		Components: []Component{}, Phases: []Phase{}, NotInstalled: notInstalled(platforms, results),
 	}
 	for _, o := range set.Operands {
-		rejections, err := strictRejections(o.Objects)
-		if err != nil {
-			return Report{}, err
-		}
 		p.Components = append(p.Components, Component{
-			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects), rejections, o.Settings,
+			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects), o.Settings,
 		})
 	}
 	for _, phase := range phases {
@@ -115,7 +108,7 @@ func New(release string, platforms operand.Platforms, set operand.Set, phases []
 		}
 		p.Phases = append(p.Phases, Phase{phase.Name, len(phase.Objects), kinds})
 	}
-	return p, nil
+	return p
 }
 
 // Ignored are fields of an object that are left to other actors.
@@ -137,23 +130,6 @@ func IgnoredFields(policy []v1alpha1.IgnoredFields, phases []revision.Phase) (ig
 		ignored = append(ignored, Ignored{fields.Target(), fields.Fields, exists})
 	}
 	return ignored
-}
-
-// strictRejections returns the reasons why the strict namespace rejects pods of objects.
-func strictRejections(objects []*unstructured.Unstructured) ([]contract.Rejection, error) {
-	var manifests bytes.Buffer
-	for _, o := range objects {
-		if _, hasPods := object.PodSpecPath(object.GroupKind(o)); !hasPods {
-			continue
-		}
-		document, err := o.MarshalJSON()
-		if err != nil {
-			return nil, fmt.Errorf("encoding %s: %w", object.Describe(o), err)
-		}
-		manifests.WriteString("---\n")
-		manifests.Write(document)
-	}
-	return contract.StrictNamespace(manifests.Bytes()), nil
 }
 
 // notInstalled returns the images and bundles that are not selected, with the reason.
@@ -197,7 +173,6 @@ func (p Report) Table(w *bytes.Buffer) {
 	term.Columns(w, []string{"NOT INSTALLED", "PROVIDER", "REASON"}, term.Rows(p.NotInstalled, func(left NotInstalled) []string {
 		return []string{left.Key, term.OrNone(left.Provider), left.Reason}
 	}))
-	p.strictTable(w)
 	term.Columns(w, []string{"SIGNATURE OF", "VERDICT", "SCOPE", "POLICY", "REASON"}, term.Rows(p.Signatures, func(v verdict.Image) []string {
 		return []string{v.Key, v.Decision, v.Scope, v.Policy, term.OrNone(v.Reason)}
 	}))
@@ -214,7 +189,6 @@ func (p Report) Table(w *bytes.Buffer) {
 	if len(p.MissingPermissions) > 0 {
 		fmt.Fprintf(w, "The installer lacks permissions for this release, and would report ObjectsForbidden: \"capi-manifests rbac\" writes the missing rules\n")
 	}
-	fmt.Fprintf(w, "Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits %d of %d components\n", p.admitted(), len(p.Components))
 }
 
 // effect describes the effect of a finding on the installation.
@@ -227,27 +201,6 @@ func effect(f guard.Finding) string {
 	default:
 		return "note"
 	}
-}
-
-// strictTable writes the pods that the strict namespace rejects.
-func (p Report) strictTable(w *bytes.Buffer) {
-	var rows [][]string
-	for _, component := range p.Components {
-		for _, rejection := range component.Rejections {
-			rows = append(rows, []string{component.Name, rejection.Object, rejection.Field, rejection.Message})
-		}
-	}
-	term.Columns(w, []string{"REJECTED IN STRICT NAMESPACE", "OBJECT", "FIELD", "REASON"}, rows)
-}
-
-// admitted returns the number of components whose pods the strict namespace admits.
-func (p Report) admitted() (count int) {
-	for _, component := range p.Components {
-		if len(component.Rejections) == 0 {
-			count++
-		}
-	}
-	return count
 }
 
 // kinds formats the number of objects by kind: "2 ClusterRole, 1 Deployment".
