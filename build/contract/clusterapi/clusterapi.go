@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterapi judges objects of Cluster API's own kinds with the code of its webhooks, in the version that go.mod names. Its CRDs
-// have the schemas.
+// Package clusterapi judges objects of Cluster API's own kinds with the code of its webhooks, in the version that go.mod names. Its CRDs, and those of
+// cert-manager, which clusterctl installs, have the schemas.
 package clusterapi
 
 import (
@@ -40,7 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 )
 
-// CRDs are the CRDs of Cluster API without descriptions, as a stream of YAML documents.
+// CRDs are the CRDs of Cluster API and cert-manager without descriptions, as a stream of YAML documents.
 //
 //go:embed crds.yaml
 var CRDs []byte

@@ -8,21 +8,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
 
-// TestCRDs_UpToDate compares with the CRDs in the module; UPDATE=1 writes them.
+// TestCRDs_UpToDate compares with the CRDs in the modules; UPDATE=1 writes them.
 func TestCRDs_UpToDate(t *testing.T) {
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	clusterAPI := moduleFolder(t, "list", "-m", "-json", "sigs.k8s.io/cluster-api")
+	certManager := moduleFolder(t, "mod", "download", "-C", "../../../test/fixture/providers", "-json", "github.com/cert-manager/cert-manager")
 	var all bytes.Buffer
-	for _, of := range []string{"core", "bootstrap/kubeadm", "controlplane/kubeadm"} {
-		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), of, "config/crd/bases/*.yaml"))
+	for _, pattern := range []string{
+		filepath.Join(clusterAPI, "core/config/crd/bases/*.yaml"), filepath.Join(clusterAPI, "bootstrap/kubeadm/config/crd/bases/*.yaml"),
+		filepath.Join(clusterAPI, "controlplane/kubeadm/config/crd/bases/*.yaml"), filepath.Join(certManager, "deploy/crds/cert-manager.io_*.yaml"),
+	} {
+		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("found %v, %v", files, err)
 		}
@@ -36,8 +36,22 @@ func TestCRDs_UpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if !bytes.Equal(all.Bytes(), CRDs) {
-		t.Error("crds.yaml differs from the CRDs in the module; run go generate")
+		t.Error("crds.yaml differs from the CRDs in the modules; run go generate")
 	}
+}
+
+// moduleFolder returns the folder of a module from the output of the go command.
+func moduleFolder(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", arguments...).Output()
+	var module struct{ Dir string }
+	if err == nil {
+		err = json.Unmarshal(out, &module)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return module.Dir
 }
 
 func withoutDescriptions(t *testing.T, file string) []byte {

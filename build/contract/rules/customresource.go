@@ -105,14 +105,14 @@ func (r *customResource) create(object map[string]any) (unknown []string, errs f
 	return unknown, errs
 }
 
-// clusterAPI are the CRDs of Cluster API.
+// clusterAPI are the CRDs of Cluster API and cert-manager.
 var clusterAPI = sync.OnceValue(func() contract.Definitions {
 	return contract.Read(extractor.Bundle{Manifests: clusterapi.CRDs}).Definitions
 })
 
-// definitionFor returns the CRD of a kind, of the bundle or of Cluster API, or nil.
+// definitionFor returns the CRD of a kind, of the bundle, Cluster API or cert-manager, or nil.
 func definitionFor(b *contract.Bundle, kind schema.GroupKind) *contract.Definition {
-	if d := b.Definitions.Kind(kind.Group, kind.Kind); d != nil || !strings.HasSuffix(kind.Group, contract.CoreGroup) {
+	if d := b.Definitions.Kind(kind.Group, kind.Kind); d != nil {
 		return d
 	}
 	return clusterAPI().Kind(kind.Group, kind.Kind)
@@ -180,7 +180,8 @@ func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Obje
 			findings = append(findings, o.AtPath(path).Finding("unknown field %s", path)...)
 		}
 	}
-	isClusterAPIs, mutated := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != d, isMutated(b, d)
+	isClusterAPIs := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != d && o.Kind.Group != object.CertManagerGroup
+	mutated := isMutated(b, d)
 	isNewest := strings.HasSuffix(o.At("apiVersion").Text(), "/v1beta2")
 	for _, problem := range errs {
 		path := strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object

@@ -192,9 +192,6 @@ func checkKindExists(b *contract.Bundle, o *contract.Object) contract.Findings {
 // knownKinds have the kinds of Kubernetes, Cluster API and cert-manager.
 var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 	kinds := typesOf(scheme.AddToScheme, apiextensionsv1.AddToScheme)
-	for _, kind := range []string{"Certificate", "CertificateRequest", "Issuer", "ClusterIssuer"} {
-		kinds.AddKnownTypeWithName(schema.GroupVersionKind{Group: object.CertManagerGroup, Version: "v1", Kind: kind}, &metav1.PartialObjectMetadata{})
-	}
 	for _, d := range clusterAPI() {
 		kinds.AddKnownTypeWithName(schema.GroupVersionKind{Group: d.Group, Version: d.At("spec", "versions").AtPath("[0].name").Text(), Kind: d.DefinedKind}, &metav1.PartialObjectMetadata{})
 	}
