@@ -9,8 +9,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -154,4 +156,29 @@ func ofMigration(request *http.Request) bool {
 	of := request.URL.Path
 	return request.Method == http.MethodPatch && !request.URL.Query().Has("dryRun") &&
 		(strings.Contains(of, "/machines/") || strings.HasSuffix(of, machines+"/status"))
+}
+
+// Until a rollout has written all instances, the maintenance of the current version keeps the storage version that the rollout has set: it would
+// undo the rollout, and instances that are written meanwhile would stay in the dropped version.
+func TestStoredVersions_NotRevertedDuringTheRollout(t *testing.T) {
+	h := newInstallation(t, core(), aws(versioned("v1")))
+	check := h.instances("v1", 3)
+	h.release(core(), aws(versioned("v1", "v2")))
+	h.settled("4.22.0-2")
+	var failed, written atomic.Int64
+	h.onRequest.Store(new(func(request *http.Request) *http.Response {
+		switch {
+		case strings.HasSuffix(request.URL.Path, "/customresourcedefinitions/"+machines) && request.Method == http.MethodPatch && !request.URL.Query().Has("dryRun"):
+			written.Add(1)
+		case ofMigration(request) && failed.Add(1) <= 4:
+			return failure(request, apierrors.NewServiceUnavailable("test"))
+		}
+		return nil
+	}))
+	h.release(core(), aws(versioned("v1")))
+	h.settled("4.22.0-3")
+	check("v1")
+	if n := written.Load(); n > 3 {
+		t.Errorf("the CRD was written %d times, want for the switch of its storage version and for the new manifest", n)
+	}
 }

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/validation"
@@ -80,7 +82,7 @@ func partsOf(phases []revision.Phase) (parts [][]revision.Phase) {
 
 // applyPart applies the phases of a component. In a rollout, the objects that wait for its pods are applied when these are ready.
 func (a application) applyPart(ctx context.Context, part []revision.Phase) (found []Phase, err error) {
-	hold := holder{a.engine.Owners, a.engine.Reader, a.engine.live, part, a.how.Adopt, a.how.Ordered}
+	hold := holder{a.engine.Owners, a.engine.Reader, a.engine.live, part, a.how.Adopt, a.how.Ordered, a.how.Replaced}
 	var failed []error
 	for _, phase := range part {
 		result, err := a.applyPhase(ctx, phase, hold)
@@ -131,6 +133,9 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	found, err := a.engine.Owners.phasesOf(phase.Name, result, err)
 	if rejection := a.unserved(phase, err); rejection != nil {
 		found, err = []Phase{{Name: phase.Name, Rejection: rejection}}, nil
+	}
+	if !a.how.Ordered && len(held) > 0 { // until the next version takes the CRD over
+		return withHeld(found, nil), err
 	}
 	found = withHeld(seen.compared(found), held)
 	a.engine.kept.keep(a.rev, found, asOf)
@@ -191,13 +196,25 @@ func (a application) release(ctx context.Context, hold holder, results []Phase) 
 	return results, nil
 }
 
-// readable returns an error if instances of a CRD that waits cannot be read: its storage version does not switch then.
+// connectionTime is how long the connections of the API server to pods that end may stay open.
+const connectionTime = 10 * time.Second
+
+// readable returns an error if instances of a CRD that waits cannot be read: its storage version does not switch then. The API server keeps its
+// connections to an old pod until the pod ends, and that pod cannot convert. So this waits: whatever waited for the new pods is applied in the moment
+// in which they answer.
 func (a application) readable(ctx context.Context, results []Phase) error {
+	limited, cancel := context.WithTimeout(ctx, connectionTime)
+	defer cancel()
 	for o := range (Result{Phases: results}).Objects() {
 		if o.Held == "" || o.GroupKind != object.CustomResourceDefinition || a.how.Readable == nil {
 			continue
 		}
-		if err := a.how.Readable(ctx, o.Name); err != nil {
+		var err error
+		_ = wait.PollUntilContextCancel(limited, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+			err = a.how.Readable(ctx, o.Name)
+			return err == nil, nil
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,8 @@ type holder struct {
 	adopt        sets.Set[object.Identity]
 	// active is set if anything can wait: in a rollout, until the pods of the component are ready.
 	active bool
+	// replaced is set if the rollout of a newer version switches storage versions, step by step: to revert a step would undo it.
+	replaced bool
 }
 
 // heldObject is an object that waits.
@@ -53,10 +55,10 @@ func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstruc
 	for i, obj := range desired {
 		one := heldObject{Reference: ReferenceTo(obj)}
 		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.adopt.Has(one.Identity); {
-		case !h.active:
+		case !h.active && !h.replaced:
 		case object.IsCRD(obj):
 			one.waits, err = h.keepStorage(ctx, obj, adopted)
-		case isWebhookConfiguration(one.GroupKind):
+		case h.active && isWebhookConfiguration(one.GroupKind):
 			one.omitted, err = h.waitsForPods(ctx, phase.Owner, obj, adopted)
 		}
 		if err != nil {

@@ -37,6 +37,8 @@ type Apply struct {
 	// are applied: they were complete before, and an object that becomes unready must not
 	// block later phases.
 	Ordered bool
+	// Replaced marks a version that a newer one is about to replace: CRDs keep the storage versions that the rollout of the newer version sets.
+	Replaced bool
 	// Adopt are colliding objects that are adopted unless they have a controller.
 	Adopt sets.Set[object.Identity]
 	// Paused reports whether an object is only compared; nil pauses none.

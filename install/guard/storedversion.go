@@ -71,48 +71,95 @@ func (e *MigratingError) Error() string {
 //
 // docs/decisions.md has the alternatives.
 
-// Drop prepares a CRD of the cluster for a manifest that lacks some of its stored versions. It returns a
-// *MigratingError if it must be called again. It changes only CRDs that belong to the installer or may be adopted.
-func (g *Guards) Drop(ctx context.Context, manifest *unstructured.Unstructured) (err error) {
-	if g.Live == nil || !object.IsCRD(manifest) {
+// dropping is a CRD of the cluster, and a manifest that lacks some of its stored versions.
+type dropping struct {
+	crd, manifest *unstructured.Unstructured
+	versions      []string
+}
+
+// Drop prepares CRDs of the cluster for manifests that lack some of their stored versions. It returns a *MigratingError if it must be called
+// again. It changes only CRDs that belong to the installer or may be adopted.
+func (g *Guards) Drop(ctx context.Context, manifests ...*unstructured.Unstructured) error {
+	if g.Live == nil {
 		return nil
 	}
-	crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName())
-	if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) == 0 {
-		return nil
-	}
-	if err == nil {
-		crd, err = instance.ReadCRD(ctx, g.Live, manifest.GetName())
-	}
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	dropped := droppedVersions(crd, manifest)
-	if len(dropped) == 0 || revision.Owner(g.Instances.Namespace, crd) == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()) {
-		return nil
-	}
-	defer func() { err = errors.Join(err, g.Instances.Withdraw(context.WithoutCancel(ctx))) }()
-	if dropsStorage(crd, manifest) {
-		changed := crd.DeepCopy()
-		if switches(crd, manifest) {
-			object.SetStorageVersion(changed, object.StorageVersion(manifest))
-		} else {
-			why, err := g.Instances.Of(ctx, crd)
-			if err != nil || why != "" {
-				log.FromContext(ctx).Info("Not changing the storage version of a CRD", "crd", crd.GetName(), "drops", dropped, "cause", why)
-				return err
-			}
-			addVersions(changed, manifest, dropped)
-		}
-		if err := g.setVersions(ctx, crd, changed); err != nil {
-			return err
-		}
-		crd = changed
-	}
-	if err := g.migrate(ctx, crd, dropped); err != nil {
+	all, err := g.dropped(ctx, manifests)
+	if err != nil || len(all) == 0 {
 		return err
 	}
-	return g.setStoredVersions(ctx, crd, dropped)
+	return errors.Join(g.drop(ctx, all), g.Instances.Withdraw(context.WithoutCancel(ctx)))
+}
+
+// dropped returns the CRDs of the cluster with stored versions that manifests lack.
+func (g *Guards) dropped(ctx context.Context, manifests []*unstructured.Unstructured) (all []dropping, err error) {
+	for _, manifest := range manifests {
+		if !object.IsCRD(manifest) {
+			continue
+		}
+		crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName())
+		if err == nil && len(droppedVersions(crd, manifest)) > 0 {
+			crd, err = instance.ReadCRD(ctx, g.Live, manifest.GetName())
+		}
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		versions := droppedVersions(crd, manifest)
+		if len(versions) > 0 && (revision.Owner(g.Instances.Namespace, crd) != "" || v1alpha1.AllowsAdoption(crd.GetAnnotations())) {
+			all = append(all, dropping{crd, manifest, versions})
+		}
+	}
+	return all, nil
+}
+
+// drop has the instances of CRDs stored in versions that stay. All storage versions switch first, and the API servers are awaited once.
+func (g *Guards) drop(ctx context.Context, all []dropping) (err error) {
+	var ready []dropping
+	var switched bool
+	for _, one := range all {
+		if dropsStorage(one.crd, one.manifest) {
+			if one.crd, err = g.switchStorage(ctx, one); err != nil {
+				break
+			}
+			switched = switched || one.crd != nil
+		}
+		if one.crd != nil {
+			ready = append(ready, one)
+		}
+	}
+	if switched {
+		err = errors.Join(err, instance.AwaitServers(ctx, g.Delay))
+	}
+	if err != nil {
+		return err
+	}
+	for _, one := range ready {
+		if err := g.migrate(ctx, one.crd, one.versions); err != nil {
+			return err
+		}
+		if err := g.setStoredVersions(ctx, one.crd, one.versions); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// switchStorage gives a CRD a storage version that the manifest has, and returns it; nil if that is left to the administrator.
+func (g *Guards) switchStorage(ctx context.Context, one dropping) (*unstructured.Unstructured, error) {
+	changed := one.crd.DeepCopy()
+	if switches(one.crd, one.manifest) {
+		object.SetStorageVersion(changed, object.StorageVersion(one.manifest))
+	} else {
+		why, err := g.Instances.Of(ctx, one.crd)
+		if err != nil || why != "" {
+			log.FromContext(ctx).Info("Not changing the storage version of a CRD", "crd", one.crd.GetName(), "drops", one.versions, "cause", why)
+			return nil, err
+		}
+		addVersions(changed, one.manifest, one.versions)
+	}
+	return changed, g.setVersions(ctx, one.crd, changed)
 }
 
 // migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
@@ -227,7 +274,7 @@ func addVersions(crd, manifest *unstructured.Unstructured, dropped []string) {
 	object.MapAt(crd.Object, "spec")["versions"] = versions
 }
 
-// setVersions writes the changed versions of a CRD, and returns when its storage version is in effect.
+// setVersions writes the changed versions of a CRD, and returns when an API server serves its storage version.
 func (g *Guards) setVersions(ctx context.Context, crd, changed *unstructured.Unstructured) error {
 	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
 	if err := g.Writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
@@ -237,7 +284,7 @@ func (g *Guards) setVersions(ctx context.Context, crd, changed *unstructured.Uns
 	return g.awaitVersion(ctx, changed)
 }
 
-// awaitVersion waits until all API servers store instances in the storage version of a CRD.
+// awaitVersion waits until an API server serves the storage version of a CRD.
 func (g *Guards) awaitVersion(ctx context.Context, crd *unstructured.Unstructured) error {
 	kind := listKind(crd, object.StorageVersion(crd))
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -249,15 +296,25 @@ func (g *Guards) awaitVersion(ctx context.Context, crd *unstructured.Unstructure
 	if err != nil {
 		return fmt.Errorf("waiting until version %s of %s is served: %w", kind.Version, object.Describe(crd), err)
 	}
-	return instance.AwaitServers(ctx, g.Delay)
+	return nil
 }
 
-// setStoredVersions reduces the stored versions of a CRD to its storage version, unless the CRD has changed since it was read.
+// setStoredVersions reduces the stored versions of a CRD to its storage version, unless its spec has changed since it was read. The provider also
+// writes annotations and the status of its CRDs.
 func (g *Guards) setStoredVersions(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, crd.GetResourceVersion(), object.StorageVersion(crd))
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{object.CRDVersion.Group}, Resources: []string{"customresourcedefinitions/status"}, Verbs: []string{"patch"}}}
 	err := g.Instances.Permitted(ctx, rules, func(ctx context.Context) error {
-		return g.Status.Status().Patch(ctx, crd.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			actual, err := instance.ReadCRD(ctx, g.Live, crd.GetName())
+			if err != nil {
+				return err
+			}
+			if actual.GetGeneration() != crd.GetGeneration() {
+				return fmt.Errorf("its spec has changed from generation %d to %d", crd.GetGeneration(), actual.GetGeneration())
+			}
+			patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, actual.GetResourceVersion(), object.StorageVersion(crd))
+			return g.Status.Status().Patch(ctx, actual, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("removing versions %q from status.storedVersions of %s: %w", dropped, object.Describe(crd), err)

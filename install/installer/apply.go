@@ -150,7 +150,7 @@ func (r *Applier) checkAndApply(ctx context.Context, s state, a attempt, now tim
 // the next phase collide only after the objects of this one are adopted.
 func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now time.Time) attempt {
 	rev := a.plan.revision()
-	how := engine.Apply{Ordered: a.scope == rollout, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
+	how := engine.Apply{Ordered: a.scope == rollout, Replaced: s.Cluster.Status.DesiredVersion != a.plan.name, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
 		how.Readable = r.Guards.Readable
 		how.Prepare = func(ctx context.Context, phase revision.Phase) error {

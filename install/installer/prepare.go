@@ -26,10 +26,8 @@ import (
 
 // prepare prepares the cluster for a phase. It returns the Deployments that the phase has in another namespace.
 func (t trial) prepare(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
-	for _, obj := range phase.Objects {
-		if err := t.guards.Drop(ctx, obj); err != nil {
-			return nil, err
-		}
+	if err := t.guards.Drop(ctx, phase.Objects...); err != nil {
+		return nil, err
 	}
 	return t.stopMoved(ctx, phase)
 }
