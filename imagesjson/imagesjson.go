@@ -178,6 +178,9 @@ func (p Parser) checkReference(reference string) error {
 }
 
 func checkTag(reference string) error {
+	if at := strings.LastIndex(reference, "/"); !strings.Contains(reference[at+1:], ":") {
+		return errors.New("missing tag or digest; " + wantTag)
+	}
 	if _, err := name.NewTag(reference, name.StrictValidation); err != nil {
 		return fmt.Errorf("%w; %s", err, wantTag)
 	}

@@ -35,7 +35,7 @@ containerStatuses:
   lastState: {terminated: {exitCode: 1, reason: Error, message: "starting\nsecret \"capa-manager-bootstrap-credentials\" not found\n"}}
 `)
 	const crash = `container manager: CrashLoopBackOff, exit code 1: secret "capa-manager-bootstrap-credentials" not found`
-	h.reports("InstallerProgressing", "RollingOut", crash)
+	h.reports("InstallerProgressing", "PodsCrash", crash, "kubectl logs --previous capa-manager-")
 	h.eventually("the phase names the pod", func() error {
 		for _, phase := range h.clusterAPI().Status.Versions[0].Phases {
 			for _, waiting := range phase.WaitingFor {

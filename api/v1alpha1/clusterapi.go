@@ -3,6 +3,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -185,6 +187,15 @@ func (f IgnoredFields) Matches(kind schema.GroupKind, name string) bool {
 // Target names the object.
 func (f IgnoredFields) Target() string {
 	return schema.GroupKind{Group: f.Group, Kind: f.Kind}.String() + " " + f.Name
+}
+
+// Tokens returns the names of fields and the indexes in a JSON pointer.
+func Tokens(pointer string) []string {
+	tokens := strings.Split(pointer, "/")[1:]
+	for i := range tokens {
+		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[i])
+	}
+	return tokens
 }
 
 // ImageOverride is an image that replaces, or is added to, the images of the release.

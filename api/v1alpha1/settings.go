@@ -113,7 +113,7 @@ type Placement struct {
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
-// DeploymentSettings change Deployments. replicas, resources, args and topologySpreadConstraints require that the component has
+// DeploymentSettings change Deployments. replicas, resources, args, env and topologySpreadConstraints require that the component has
 // one Deployment.
 type DeploymentSettings struct {
 	Placement `json:",inline"`
@@ -146,9 +146,16 @@ type DeploymentSettings struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^--?[a-zA-Z]')",message="must be a flag, such as --v=4"
 	// +optional
 	Args []string `json:"args,omitempty"`
+	// env are environment variables of the manager's container. A variable replaces the one with the same name, and is added otherwise.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Env []corev1.EnvVar `json:"env,omitempty"`
 	// imagePullSecrets are names of Secrets in the component's namespace, in addition to those in the manifests.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`

@@ -215,6 +215,11 @@ func checkArchive(t *testing.T, b build, p platform) {
 	if err != nil || !strings.HasPrefix(string(output), "capi-manifests v0.1.0 ") {
 		t.Errorf("capi-manifests version: %q, %v", output, err)
 	}
+	ci := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestAction_RunsItsSteps$", "../ci")
+	ci.Env = append(os.Environ(), "CAPI_MANIFESTS="+dir)
+	if output, err := ci.CombinedOutput(); err != nil {
+		t.Errorf("the action, the component and the hook with the program of the archive: %v\n%s", err, output)
+	}
 }
 
 // checkImage compares the architectures of the image, and its digest with the manifests.

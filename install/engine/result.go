@@ -72,6 +72,8 @@ type Object struct {
 	Reason string
 	// Cause keeps the pods of a late Deployment from working; empty if it is not known. Apply does not set it.
 	Cause string
+	// Crashes is set if a container of these pods crashes again and again. Apply does not set it.
+	Crashes bool
 	// Held describes the wait for the pods of the component: of the storage version of a CRD, or of the object; empty without one.
 	Held string
 	// Blocked is set if the object becomes ready only after an administrator has acted.

@@ -5,7 +5,6 @@ package fieldset
 import (
 	"maps"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,11 +99,7 @@ func pointers(policy []v1alpha1.IgnoredFields, obj *unstructured.Unstructured) (
 			continue
 		}
 		for _, field := range entry.Fields {
-			tokens := strings.Split(field, "/")[1:]
-			for i := range tokens {
-				tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[i])
-			}
-			found = append(found, tokens)
+			found = append(found, v1alpha1.Tokens(field))
 		}
 	}
 	return found

@@ -72,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	removed := r.teardown(s).deleted(ctx)
 	outcome, behind := withRemoval(outcome, removed)
 	r.behind(ctx, &outcome, "Removal failed", behind)
-	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
+	if outcome.Complete() && s.Cluster.Status.Settled() {
 		r.Applier.settle(s.Cluster.Status.CurrentVersion)
 		if err := r.nameRetained(ctx, s, &outcome); err != nil {
 			return reconcile.Result{}, err
@@ -87,7 +87,7 @@ func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 	outcome.Events = append(outcome.Events, removed.Events...)
 	outcome.Phases = mergePhases(outcome.Phases, removed.Phases)
 	outcome.RecheckWithin(removed.Recheck)
-	if outcome.Reason == reason.AsExpected && removed.Reason != reason.AsExpected {
+	if outcome.Complete() && removed.Reason != reason.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
 		return outcome, nil
 	}
@@ -120,7 +120,7 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 		}
 	}
 	err := r.Remover.ReleaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil)
-	if err != nil && results[0].outcome.Reason == reason.AsExpected {
+	if err != nil && results[0].outcome.Complete() {
 		results[0].outcome.Reason, results[0].outcome.Err = reason.ApplyFailed, err
 	} else {
 		r.behind(ctx, &results[0].outcome, "Unmanaged CRDs not released", err)

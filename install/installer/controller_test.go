@@ -124,7 +124,7 @@ func TestInstall_UnmanagedCRDNotReleased(t *testing.T) {
 		unreadable bool
 		want       reason.Reason
 	}{
-		"released":                  {nil, false, reason.AsExpected},
+		"released":                  {nil, false, reason.UnknownEntries},
 		"a failed read":             {down, false, reason.ApplyFailed},
 		"an unreadable version too": {down, true, reason.RevisionUnreadable},
 	} {

@@ -89,29 +89,20 @@ func differences(result engine.Result) []string {
 	return found
 }
 
-// ignoredFields describes the fields that the drift policy leaves to other actors, and its entries for objects that the version does
-// not have; empty without such fields.
+// ignoredFields describes the fields that the drift policy leaves to other actors; empty without such fields.
 func (p plan) ignoredFields() string {
-	var found, unknown []string
+	var found []string
 	for _, entry := range p.ignored {
-		before := len(found)
 		for _, obj := range revision.Objects(slices.Concat(p.phases, p.others)) {
 			if entry.Matches(object.GroupKind(obj), obj.GetName()) {
 				found = append(found, object.Describe(obj)+" ("+strings.Join(entry.Fields, ", ")+")")
 			}
 		}
-		if len(found) == before {
-			unknown = append(unknown, entry.Target())
-		}
 	}
-	var parts []string
-	if found != nil {
-		parts = append(parts, "fields left to other actors by spec.driftPolicy: "+strings.Join(found, ", "))
+	if found == nil {
+		return ""
 	}
-	if unknown != nil {
-		parts = append(parts, "spec.driftPolicy names objects that no component has: "+strings.Join(unknown, ", "))
-	}
-	return strings.Join(parts, "; ")
+	return "fields left to other actors by spec.driftPolicy: " + strings.Join(found, ", ")
 }
 
 // settledMessage joins the messages of a settled version. It is empty without messages: then the table of reasons has the text.

@@ -107,23 +107,28 @@ func (a attempt) rejected(rejection *engine.Rejection) status.Outcome {
 // progress returns the outcome of an attempt without problems.
 func (a attempt) progress() status.Outcome {
 	switch {
+	case a.result.Complete() && a.plan.unknown != nil:
+		return status.Outcome{Reason: reason.UnknownEntries, Message: reason.Of(reason.UnknownEntries).WithStep(text.First(10, a.plan.unknown))}
 	case a.result.Complete():
-		return status.Outcome{Reason: reason.AsExpected, Message: settledMessage(a.accepted(), a.plan.ignoredFields())}
+		return status.Outcome{Reason: reason.AsExpected, Message: settledMessage(compatibility.Accepted(a.verdicts), a.plan.ignoredFields())}
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
+	case a.crashes():
+		return status.Outcome{Reason: reason.PodsCrash, Message: reason.Of(reason.PodsCrash).WithStep(a.rollout())}
 	default:
 		message := strings.Join(append([]string{a.rollout()}, guard.Notes(a.judged.findings)...), "; ")
 		return status.Outcome{Reason: reason.RollingOut, Message: message}
 	}
 }
 
-// accepted describes the unmanaged CRDs of an installed version; empty if there are none.
-func (a attempt) accepted() string {
-	message := compatibility.Accepted(a.verdicts)
-	if len(a.plan.misspelled) == 0 {
-		return message
+// crashes reports whether the version waits for a pod that crashes again and again.
+func (a attempt) crashes() bool {
+	for o := range a.result.Objects() {
+		if o.Crashes {
+			return true
+		}
 	}
-	return settledMessage(message, "spec.unmanagedCRDs has names of no component's CRDs: "+text.First(10, a.plan.misspelled))
+	return false
 }
 
 // collisions lists the objects that belong to another owner; empty if there are none. After

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -32,8 +33,8 @@ type plan struct {
 	others, whole []revision.Phase
 	// authority is the CA bundle that the objects trust; empty if they request none.
 	authority string
-	// misspelled are unmanaged CRDs that no component has, each with the nearest name.
-	misspelled []string
+	// unknown describes the entries of the spec that name nothing in the version.
+	unknown []string
 	// concealed is set if the objects have placeholders, because the Secret with the values is missing. The objects can be removed, but not
 	// applied.
 	concealed error
@@ -57,7 +58,11 @@ func (v version) plan() (plan, error) {
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
 	}
-	return plan{version: v, phases: phases, concealed: concealed, misspelled: revision.Misspelled(set, v.unmanaged)}, nil
+	var objects []*unstructured.Unstructured
+	for _, component := range set.Operands {
+		objects = append(objects, component.Objects...)
+	}
+	return plan{version: v, phases: phases, concealed: concealed, unknown: setting.Unknown(v.unmanaged, v.ignored, objects)}, nil
 }
 
 // checking returns the plan of an installer that checks unmanaged CRDs itself.

@@ -40,15 +40,18 @@ func TestPlan_Key(t *testing.T) {
 	}
 }
 
-// The message of a settled version names the ignored fields, and the entries for unknown objects.
+// The message of a settled version names the ignored fields. Entries that name nothing are unknown.
 func TestPlan_IgnoredFields(t *testing.T) {
 	entry, configMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
 	s := stateOf([]v1alpha1.Version{entry}, configMap)
 	s.Cluster.Spec.DriftPolicy.IgnoredFields = []v1alpha1.IgnoredFields{
-		{Kind: "ConfigMap", Name: "a", Fields: []string{"/data/x", "/data/y"}}, {Group: "apps", Kind: "Deployment", Name: "a", Fields: []string{"/spec/replicas"}},
+		{Kind: "ConfigMap", Name: "a", Fields: []string{"/data/color", "/data/x"}}, {Group: "apps", Kind: "Deployment", Name: "a", Fields: []string{"/spec/replicas"}},
 	}
 	p := planOf(t, &Applier{}, s, entry)
-	want := "fields left to other actors by spec.driftPolicy: ConfigMap a (/data/x, /data/y); spec.driftPolicy names objects that no component has: Deployment.apps a"
+	want := "fields left to other actors by spec.driftPolicy: ConfigMap a (/data/color, /data/x)"
+	if got := p.unknown; len(got) != 2 {
+		t.Errorf("unknown: %q", got)
+	}
 	if got := p.ignoredFields(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -47,7 +47,7 @@ func (r podReader) explain(ctx context.Context, result engine.Result, entry v1al
 				left = lateAfter - now.Sub(since)
 			}
 			if left <= 0 {
-				objects[j].Cause = r.causeOf(ctx, objects[j].Reference)
+				objects[j].Cause, objects[j].Crashes = r.causeOf(ctx, objects[j].Reference)
 				left = lateAfter
 			}
 			next = min(cmp.Or(next, left), left)
@@ -70,24 +70,25 @@ func waitingSince(entry v1alpha1.Version, name string) time.Time {
 }
 
 // causeOf reads the pods of a Deployment, and the warnings about them if their status has no cause.
-func (r podReader) causeOf(ctx context.Context, reference engine.Reference) string {
+func (r podReader) causeOf(ctx context.Context, reference engine.Reference) (cause string, crashes bool) {
 	deployment := &appsv1.Deployment{}
 	if err := r.live.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, deployment); err != nil {
-		return r.unread(ctx, err)
+		return r.unread(ctx, err), false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
-		return r.unread(ctx, err)
+		return r.unread(ctx, err), false
 	}
 	pods := &corev1.PodList{}
 	if err := r.live.List(ctx, pods, client.InNamespace(reference.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return r.unread(ctx, err)
+		return r.unread(ctx, err), false
 	}
 	events := &corev1.EventList{}
 	if err := r.live.List(ctx, events, client.InNamespace(reference.Namespace), warningsAboutPods, client.Limit(maxEvents)); err != nil {
 		_ = r.unread(ctx, err) // the status of the pods may have the cause
 	}
-	return cmp.Or(podproblem.OfPods(pods.Items, events.Items), podproblem.OfDeployment(*deployment))
+	cause, crashes = podproblem.OfPods(pods.Items, events.Items)
+	return cmp.Or(cause, podproblem.OfDeployment(*deployment)), crashes
 }
 
 // warningsAboutPods selects events.

@@ -37,7 +37,6 @@ func Render(inputs Inputs) (Set, error) {
 	}
 	var findings []error
 	var all []rendered
-	var names []string
 	for i, bundle := range inputs.Bundles {
 		settings := inputs.Settings.For(bundle.Metadata.ProviderName)
 		variables, unknown := settings.Values(inputs.Variables, bundle.Manifests, isForOpenShift(bundle))
@@ -46,14 +45,23 @@ func Render(inputs Inputs) (Set, error) {
 		applied, wrong := settings.Apply(set.Operands[i].Objects, setBy(bundle, settings, variables), isForOpenShift(bundle))
 		set.Operands[i].Settings = applied
 		findings = slices.Concat(findings, errs, settingErrors(unknown), settingErrors(wrong))
-		all, names = append(all, objects...), append(names, bundle.Metadata.ProviderName)
+		all = append(all, objects...)
 	}
-	findings = append(findings, settingErrors(inputs.Settings.Check(names))...)
+	findings = append(findings, CheckEntries(inputs))
 	findings = append(findings, check(all)...)
 	if err := errors.Join(findings...); err != nil {
 		return Set{}, err
 	}
 	return set, nil
+}
+
+// CheckEntries returns a *SettingError for each entry of the spec that names nothing in the release, joined.
+func CheckEntries(inputs Inputs) error {
+	var names []string
+	for _, bundle := range inputs.Bundles {
+		names = append(names, bundle.Metadata.ProviderName)
+	}
+	return errors.Join(settingErrors(inputs.Settings.Check(names))...)
 }
 
 // isForOpenShift reports whether the manifests of a bundle are made for OpenShift.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -80,6 +82,24 @@ func byProfile(a, b extractor.Bundle) int {
 
 // notInName matches text that may occur in the name of a profile, but not in a provider's name.
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// Unselected explains why providers of the release are not selected, by name, and returns an error for each override of an image from which
+// no bundle is selected.
+func Unselected(platforms Platforms, results []extractor.Result) (providers map[string]string, unused field.ErrorList) {
+	providers = map[string]string{}
+	for _, result := range results {
+		selected, others := divide(platforms, result.Bundles)
+		why := "the image has no bundle"
+		for _, bundle := range others {
+			why = fmt.Sprintf("is for platform %s, and this cluster has platform %s", bundle.Metadata.OCPPlatform, platforms)
+			providers[bundle.Metadata.ProviderName] = why
+		}
+		if result.Image.Overridden && result.Err == nil && len(selected) == 0 {
+			unused = append(unused, field.Invalid(field.NewPath("spec", "imageOverrides").Key(result.Image.Name), result.Image.Reference, why))
+		}
+	}
+	return providers, unused
+}
 
 // divide separates the bundles for some platforms from those for other platforms.
 func divide(platforms Platforms, bundles []extractor.Bundle) (matching, others []extractor.Bundle) {

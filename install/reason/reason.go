@@ -40,6 +40,8 @@ const (
 
 	NoRevision               Reason = "NoRevision"
 	Paused                   Reason = "Paused"
+	UnknownEntries           Reason = "UnknownEntries"
+	PodsCrash                Reason = "PodsCrash"
 	ProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	RevisionUnreadable       Reason = "RevisionUnreadable"
 	CheckerAbsent            Reason = "CheckerAbsent"

@@ -22,7 +22,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Phase is a step of the rollout: its objects are applied, and become ready, before
@@ -129,26 +128,6 @@ func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, 
 	}
 	slices.SortStableFunc(others, object.CompareRank)
 	return append(managed, policies...), unmanagedCRDs, others
-}
-
-// Misspelled returns the unmanaged CRDs that are likely typing errors: no component has them, but one has a CRD with almost the same
-// name. It adds that name.
-func Misspelled(set operand.Set, unmanaged []string) (found []string) {
-	var names []string
-	for _, component := range set.Operands {
-		for _, obj := range component.Objects {
-			if object.IsCRD(obj) {
-				names = append(names, obj.GetName())
-			}
-		}
-	}
-	managed := func(name string) bool { return slices.Contains(names, name) }
-	for _, name := range unmanaged {
-		if nearest := text.Nearest(name, names); nearest != "" && !managed(name) && !slices.Contains(unmanaged, nearest) {
-			found = append(found, name+" (did you mean "+nearest+"?)")
-		}
-	}
-	return found
 }
 
 // takesParameters reports whether an object is an admission policy with parameters.

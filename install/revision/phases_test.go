@@ -264,11 +264,3 @@ func checkNames(t *rapid.T, phases []Phase) {
 		seen[phase.Name] = true
 	}
 }
-
-func TestMisspelled_NamesTheNearestCRD(t *testing.T) {
-	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, newObject(crd, "", "clusters.cluster.x-k8s.io"), newObject(crd, "", "machines.cluster.x-k8s.io"))}}
-	got := Misspelled(set, []string{"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "machines.cluster.x-k8s.io", "others.example.org"})
-	if want := []string{"cluster.cluster.x-k8s.io (did you mean clusters.cluster.x-k8s.io?)"}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-}

@@ -33,7 +33,7 @@ func Deployments(objects []*unstructured.Unstructured) (names []string) {
 }
 
 // ofOneDeployment are the settings that require that the component has one Deployment.
-var ofOneDeployment = []string{"args", "replicas", "resources", "topologySpreadConstraints"}
+var ofOneDeployment = []string{"args", "env", "replicas", "resources", "topologySpreadConstraints"}
 
 // deploymentPatches returns a patch for each setting of the component's Deployments.
 func deploymentPatches(path *field.Path, settings *v1alpha1.DeploymentSettings, objects []*unstructured.Unstructured) (patches []patch, errs field.ErrorList) {
@@ -68,17 +68,34 @@ func setDeployment(deployment *unstructured.Unstructured, name string, value any
 		for _, secret := range value.([]any) {
 			merge(pod, name, []any{map[string]any{"name": secret}})
 		}
-	case "resources", "args":
+	case "resources", "args", "env":
 		container, err := manager(pod)
 		if err != nil {
 			return err
 		}
-		if name == "resources" {
+		switch name {
+		case "resources":
+			merge(container, name, value)
+			return nil
+		case "env":
+			names := map[any]bool{}
+			for _, variable := range object.MapsAt(map[string]any{name: value}, name) {
+				names[variable["name"]] = true
+			}
+			container[name] = slices.DeleteFunc(slices.Clone(object.ListAt(container, name)), func(old any) bool {
+				variable, _ := old.(map[string]any)
+				return names[variable["name"]]
+			})
 			merge(container, name, value)
 			return nil
 		}
-		for _, text := range value.([]any) {
-			setArgument(container, text.(string))
+		seen := map[string]any{}
+		for i, argument := range argumentsOf(map[string]any{"args": value}) {
+			if other := seen[argument.flag]; other != nil {
+				return fmt.Errorf("%s and %s set the same argument", other, argument.words[0])
+			}
+			seen[argument.flag] = argument.words[0]
+			setArgument(container, value.([]any)[i].(string))
 		}
 	default:
 		merge(pod, name, value)

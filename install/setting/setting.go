@@ -4,18 +4,27 @@
 // It is pure: settings and rendered objects in, changed objects out.
 //
 // Each error names its field in the spec of the ClusterAPI object. A setting never has no effect: one that names an unknown
-// component, variable, feature gate or object is an error, and so are two settings of one field.
+// component, variable, feature gate or object is an error, and so are two settings of one field. Other entries of the spec must
+// name something too.
 package setting
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -28,6 +37,10 @@ type Settings struct {
 	Components []v1alpha1.ComponentSettings
 	// Partial is set if only some components of the cluster are rendered: settings of others are no error.
 	Partial bool
+	// Unselected explains why a component of the release is not selected, such as "is for platform Azure", by its name.
+	Unselected map[string]string
+	// Unused are errors of image overrides without effect.
+	Unused field.ErrorList
 	// Secrets are the values of the variables that refer to Secrets.
 	Secrets Secrets
 	// Namespaces are the namespaces that components can have; nil allows any.
@@ -41,15 +54,73 @@ func Of(spec v1alpha1.ClusterAPISpec) Settings {
 
 var componentsPath = field.NewPath("spec", "components")
 
-// Check returns an error for each component with settings that is not among the given ones.
+// Check returns an error for each entry of the spec that names none of the given components.
 func (s Settings) Check(components []string) (errs field.ErrorList) {
+	if s.Partial {
+		return nil
+	}
 	names := slices.Compact(slices.Sorted(slices.Values(components)))
 	for i, settings := range s.Components {
-		if !s.Partial && !slices.Contains(names, settings.Name) {
-			errs = append(errs, field.NotSupported(componentsPath.Index(i).Child("name"), settings.Name, names))
+		path, why := componentsPath.Index(i).Child("name"), s.Unselected[settings.Name]
+		switch {
+		case slices.Contains(names, settings.Name):
+		case why != "":
+			errs = append(errs, field.Invalid(path, settings.Name, why))
+		default:
+			errs = append(errs, field.NotSupported(path, settings.Name, names))
 		}
 	}
-	return errs
+	return append(errs, s.Unused...)
+}
+
+// Unknown describes the entries of a spec that name nothing in the objects of a version: unmanaged CRDs, and objects and fields of the drift policy.
+func Unknown(unmanaged []string, policy []v1alpha1.IgnoredFields, objects []*unstructured.Unstructured) (unknown []string) {
+	var crds []string
+	for _, obj := range objects {
+		if object.IsCRD(obj) {
+			crds = append(crds, obj.GetName())
+		}
+	}
+	for _, name := range unmanaged {
+		if slices.Contains(crds, name) {
+			continue
+		}
+		entry := "spec.unmanagedCRDs: no component has CRD " + name
+		if nearest := text.Nearest(name, crds); nearest != "" && !slices.Contains(unmanaged, nearest) {
+			entry += " (did you mean " + nearest + "?)"
+		}
+		unknown = append(unknown, entry)
+	}
+	for i, entry := range policy {
+		path := field.NewPath("spec", "driftPolicy", "ignoredFields").Index(i)
+		named := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return !entry.Matches(object.GroupKind(obj), obj.GetName()) })
+		if len(named) == 0 {
+			unknown = append(unknown, fmt.Sprintf("%s: no component has %s", path, entry.Target()))
+			continue
+		}
+		for j, pointer := range entry.Fields {
+			if !slices.ContainsFunc(named, func(obj *unstructured.Unstructured) bool { return hasField(obj.Object, v1alpha1.Tokens(pointer)) }) {
+				unknown = append(unknown, fmt.Sprintf("%s: %s has no field %s", path.Child("fields").Index(j), entry.Target(), pointer))
+			}
+		}
+	}
+	return unknown
+}
+
+// hasField reports whether a value has the field of a JSON pointer. The cluster sets a caBundle, so manifests need not have it.
+func hasField(value any, tokens []string) bool {
+	if len(tokens) == 0 {
+		return true
+	}
+	switch at := value.(type) {
+	case map[string]any:
+		next, found := at[tokens[0]]
+		return found && hasField(next, tokens[1:]) || len(tokens) == 1 && tokens[0] == "caBundle"
+	case []any:
+		index, err := strconv.Atoi(tokens[0])
+		return err == nil && index >= 0 && index < len(at) && hasField(at[index], tokens[1:])
+	}
+	return false
 }
 
 // For returns the settings of a component.
@@ -131,14 +202,44 @@ func ParseSpec(content []byte) (spec v1alpha1.ClusterAPISpec, err error) {
 		return spec, err
 	}
 	if keys["kind"] == nil && keys["spec"] == nil {
-		return spec, yaml.UnmarshalStrict(content, &spec)
+		return spec, inListForm(keys, yaml.UnmarshalStrict(content, &spec))
 	}
 	var cluster v1alpha1.ClusterAPI
 	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
-		return spec, err
+		return spec, inListForm(object.MapAt(keys, "spec"), err)
 	}
 	if got, want := cluster.GroupVersionKind(), v1alpha1.GroupVersion.WithKind("ClusterAPI"); !got.Empty() && got != want {
 		return spec, fmt.Errorf("invalid kind %s %s: want %s %s", cluster.APIVersion, cluster.Kind, v1alpha1.GroupVersion, want.Kind)
 	}
 	return cluster.Spec, nil
+}
+
+// inListForm adds the right form to the error of a spec with settings in the form of cluster-api-operator: feature gates and arguments as maps,
+// and the fields of its manager and deployment.
+func inListForm(spec map[string]any, err error) error {
+	if err == nil {
+		return nil
+	}
+	var forms []error
+	for i, component := range object.MapsAt(spec, "components") {
+		path := componentsPath.Index(i)
+		for _, known := range []struct{ path, form string }{
+			{"featureGates", "{name: %v, enabled: %v}"}, {"manager.featureGates", "{name: %v, enabled: %v}"},
+			{"deployment.args", `"--%v=%v"`}, {"args", `"--%v=%v"`}, {"env", "{name: %v, value: %q}"}, {"deployment.env", "{name: %v, value: %q}"},
+		} {
+			values := object.MapAt(component, strings.Split(known.path, ".")...)
+			var items []string
+			for _, name := range slices.Sorted(maps.Keys(values)) {
+				items = append(items, fmt.Sprintf(known.form, name, values[name]))
+			}
+			right := map[string]string{"manager.featureGates": "featureGates", "args": "deployment.args", "env": "deployment.env"}[known.path]
+			if items != nil {
+				forms = append(forms, fmt.Errorf("%s.%s: want %s: [%s]", path, known.path, cmp.Or(right, known.path), strings.Join(items, ", ")))
+			}
+		}
+	}
+	if strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(spec, &v1alpha1.ClusterAPISpec{}, true); runtime.IsStrictDecodingError(strict) {
+		err = strict // it has the path of an unknown field
+	}
+	return cmp.Or(errors.Join(forms...), err)
 }

@@ -30,6 +30,7 @@ spec:
       - name: manager
         image: capi
         args: ["--leader-elect", "--feature-gates=MachinePool=true,ClusterTopology=false", "--v=2", "--concurrency", "10"]
+        env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: B, value: b}]
         resources: {requests: {cpu: 10m}}
 ---
 apiVersion: v1
@@ -90,6 +91,7 @@ func TestApply_Deployment(t *testing.T) {
 				Tolerations:  []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}, {Key: "master", Effect: corev1.TaintEffectNoSchedule}},
 			},
 			Resources:        &v1alpha1.Resources{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}},
+			Env:              []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy"}, {Name: "A", Value: "mine"}},
 			Args:             []string{"--v=4", "--concurrency=20", "--watch-filter=mine"},
 			ImagePullSecrets: []string{"pull"},
 		},
@@ -108,6 +110,13 @@ template:
       - --v=4
       - --concurrency=20
       - --watch-filter=mine
+      env:
+      - name: B
+        value: b
+      - name: HTTPS_PROXY
+        value: http://proxy
+      - name: A
+        value: mine
       image: capi
       name: manager
       resources:
@@ -130,7 +139,7 @@ template:
 		t.Errorf("Deployment (-want +got):\n%s", diff)
 	}
 	wantNames := []string{
-		"featureGates[ClusterTopology]", "featureGates[MachinePool]", "deployment.args", "deployment.imagePullSecrets", "deployment.nodeSelector",
+		"featureGates[ClusterTopology]", "featureGates[MachinePool]", "deployment.args", "deployment.env", "deployment.imagePullSecrets", "deployment.nodeSelector",
 		"deployment.replicas", "deployment.resources", "deployment.tolerations",
 	}
 	if diff := cmp.Diff(wantNames, names); diff != "" {
@@ -196,6 +205,10 @@ func TestApply_Errors(t *testing.T) {
 		"no Deployment": {
 			provider[strings.Index(provider, "---")+4:], v1alpha1.ComponentSettings{Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(2))}},
 			"spec.components[1].deployment: Forbidden: the component has no Deployment",
+		},
+		"two values of one argument": {
+			provider, v1alpha1.ComponentSettings{Deployment: &v1alpha1.DeploymentSettings{Args: []string{"--v=4", "--x", "-v=5"}}},
+			"spec.components[1].deployment.args: Forbidden: Deployment capi-system/capi: --v=4 and -v=5 set the same argument",
 		},
 		"replicas of several Deployments": {
 			provider + second, v1alpha1.ComponentSettings{Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(2))}},
@@ -269,9 +282,59 @@ func TestValues(t *testing.T) {
 }
 
 func TestCheck_UnknownComponent(t *testing.T) {
-	settings := Settings{Components: []v1alpha1.ComponentSettings{{Name: "cluster-api"}, {Name: "aws"}}}
-	errs := settings.Check([]string{"cluster-api", "cluster-api-provider-aws"})
-	if len(errs) != 1 || errs[0].Error() != `spec.components[1].name: Unsupported value: "aws": supported values: "cluster-api", "cluster-api-provider-aws"` {
+	settings := Settings{Components: []v1alpha1.ComponentSettings{{Name: "cluster-api"}, {Name: "aws"}, {Name: "azure"}}, Unselected: map[string]string{"azure": "is for platform Azure"}}
+	want := `[spec.components[1].name: Unsupported value: "aws": supported values: "cluster-api", "cluster-api-provider-aws" spec.components[2].name: Invalid value: "azure": is for platform Azure]`
+	if errs := settings.Check([]string{"cluster-api", "cluster-api-provider-aws"}); fmt.Sprint(errs) != want {
 		t.Errorf("got %v", errs)
+	}
+}
+
+// TestUnknown_NamesEachEntry has an entry of each kind that names something, and others.
+func TestUnknown_NamesEachEntry(t *testing.T) {
+	policy := []v1alpha1.IgnoredFields{
+		{Group: "apps", Kind: "Deployment", Name: "capi", Fields: []string{"/spec/replicas", "/spec/replica", "/spec/template/spec/containers/0/args/1", "/spec/template/spec/containers/1"}},
+		{Kind: "Deployment", Name: "capi", Fields: []string{"/spec/replicas"}},
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "clusters.cluster.x-k8s.io", Fields: []string{"/spec/names/caBundle", "/spec/conversion/webhook/clientConfig/caBundle"}},
+	}
+	want := []string{
+		"spec.unmanagedCRDs: no component has CRD cluster.cluster.x-k8s.io",
+		"spec.unmanagedCRDs: no component has CRD others.example.org",
+		"spec.driftPolicy.ignoredFields[0].fields[1]: Deployment.apps capi has no field /spec/replica",
+		"spec.driftPolicy.ignoredFields[0].fields[3]: Deployment.apps capi has no field /spec/template/spec/containers/1",
+		"spec.driftPolicy.ignoredFields[1]: no component has Deployment capi",
+		"spec.driftPolicy.ignoredFields[2].fields[1]: CustomResourceDefinition.apiextensions.k8s.io clusters.cluster.x-k8s.io has no field /spec/conversion/webhook/clientConfig/caBundle",
+	}
+	got := Unknown([]string{"clusters.cluster.x-k8s.io", "cluster.cluster.x-k8s.io", "others.example.org"}, policy, objectsOf(t, provider))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("unknown (-want +got):\n%s", diff)
+	}
+	got = Unknown([]string{"cluster.cluster.x-k8s.io"}, nil, objectsOf(t, provider))
+	if want := []string{"spec.unmanagedCRDs: no component has CRD cluster.cluster.x-k8s.io (did you mean clusters.cluster.x-k8s.io?)"}; !cmp.Equal(want, got) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Settings in the form of cluster-api-operator get an error with the form of ClusterAPI.
+func TestParseSpec_FormsOfClusterAPIOperator(t *testing.T) {
+	_, err := ParseSpec([]byte(`spec:
+  components:
+  - name: cluster-api
+    featureGates: {ClusterTopology: true}
+    manager: {featureGates: {MachinePool: false}}
+    deployment: {args: {v: 4}, env: {A: b}}
+    args: {x: z}
+    env: [{name: A, value: b}]
+`))
+	want := `spec.components[0].featureGates: want featureGates: [{name: ClusterTopology, enabled: true}]
+spec.components[0].manager.featureGates: want featureGates: [{name: MachinePool, enabled: false}]
+spec.components[0].deployment.args: want deployment.args: ["--v=4"]
+spec.components[0].args: want deployment.args: ["--x=z"]
+spec.components[0].deployment.env: want deployment.env: [{name: A, value: "b"}]`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	_, err = ParseSpec([]byte("components: [{name: a, env: [{name: A, value: b}]}]"))
+	if err == nil || !strings.Contains(err.Error(), `unknown field "components[0].env"`) {
+		t.Errorf("got %v", err)
 	}
 }

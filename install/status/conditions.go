@@ -252,12 +252,15 @@ func gravestMessage(conditions []metav1.Condition) string {
 	for _, grave := range []struct {
 		kind   string
 		status metav1.ConditionStatus
+		reason reason.Reason
 	}{
-		{Degraded, metav1.ConditionTrue},
-		{string(Version) + Degraded, metav1.ConditionUnknown}, {string(Installer) + Degraded, metav1.ConditionUnknown}, // an error that is retried
-		{Available, metav1.ConditionFalse}, {Progressing, metav1.ConditionTrue}, {Upgradeable, metav1.ConditionFalse},
+		{Degraded, metav1.ConditionTrue, ""},
+		{string(Version) + Degraded, metav1.ConditionUnknown, ""}, {string(Installer) + Degraded, metav1.ConditionUnknown, ""}, // an error that is retried
+		{Available, metav1.ConditionFalse, ""}, {Progressing, metav1.ConditionTrue, ""},
+		{string(Installer) + Progressing, metav1.ConditionFalse, reason.UnknownEntries}, {Upgradeable, metav1.ConditionFalse, ""},
 	} {
-		if found := meta.FindStatusCondition(conditions, grave.kind); found != nil && found.Status == grave.status && found.Message != "" {
+		found := meta.FindStatusCondition(conditions, grave.kind)
+		if found != nil && found.Status == grave.status && found.Message != "" && (grave.reason == "" || found.Reason == string(grave.reason)) {
 			return found.Message
 		}
 	}

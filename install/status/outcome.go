@@ -53,6 +53,11 @@ type Outcome struct {
 	Related []configv1.ObjectReference
 }
 
+// Complete reports whether a version is installed: nothing is left to do for the controller.
+func (o Outcome) Complete() bool {
+	return o.Reason == reason.AsExpected || o.Reason == reason.UnknownEntries
+}
+
 // observed returns the generation of a ClusterAPI object that the outcome is about.
 func (o Outcome) observed(cluster *v1alpha1.ClusterAPI) int64 {
 	return min(cluster.Generation, cmp.Or(o.Generation, cluster.Generation))

@@ -168,6 +168,9 @@ func (r *Reconciler) decide(ctx context.Context, release string, cluster *v1alph
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.Inputs), cluster.Spec.UnmanagedCRDs)
 	if matches && isReadable(*desired, existing) {
+		if err := operand.CheckEntries(inputs.Inputs); err != nil { // the content ID leaves such entries out
+			return failure(reason.SettingsInvalid, err)
+		}
 		return r.maintain(ctx, cluster, inputs, existing)
 	}
 	set, err := operand.Render(inputs.Inputs)

@@ -80,6 +80,7 @@ func (r *Reconciler) readInputs(ctx context.Context, files releaseFiles, in clus
 	}
 	r.Mask.Add(settings.Secrets.Values)
 	settings.Namespaces = r.Namespaces.Providers()
+	settings.Unselected, settings.Unused = operand.Unselected(platforms, results)
 	return inputs{
 		operand.Inputs{Bundles: bundles, Variables: in.variables(r.Variables), Settings: settings},
 		operand.OtherPlatforms(platforms, results), former,

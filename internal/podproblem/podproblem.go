@@ -16,9 +16,10 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// OfPods returns the cause of the newest pod that has one, with the name of the pod; empty if all only need time. events are
-// about the pods; events of type Warning explain pods whose status has no cause.
-func OfPods(pods []corev1.Pod, events []corev1.Event) string {
+// OfPods returns the cause of the newest pod that has one, with the name of the pod and, after a crash, the command that shows the log; empty if
+// all only need time. It reports whether a container crashes again and again. events are about the pods; events of type Warning explain pods
+// whose status has no cause.
+func OfPods(pods []corev1.Pod, events []corev1.Event) (problem string, crashes bool) {
 	newest := slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -27,10 +28,27 @@ func OfPods(pods []corev1.Pod, events []corev1.Event) string {
 			continue
 		}
 		if problem := cmp.Or(Of(pod), warning(pod, events), unready(pod)); problem != "" {
-			return "pod " + pod.Namespace + "/" + pod.Name + ": " + problem
+			problem = "pod " + pod.Namespace + "/" + pod.Name + ": " + problem
+			for _, container := range statuses(pod) {
+				if waiting := container.State.Waiting; waiting != nil && waiting.Reason == crashLoop {
+					return fmt.Sprintf("%s; the log: kubectl logs --previous %s -n %s -c %s", problem, pod.Name, pod.Namespace, container.Name), container.RestartCount >= manyRestarts
+				}
+			}
+			return problem, false
 		}
 	}
-	return ""
+	return "", false
+}
+
+// crashLoop is the reason of a container whose next start the kubelet delays.
+const crashLoop = "CrashLoopBackOff"
+
+// manyRestarts is the number of restarts from which a container does not recover by itself: a manager may end once or twice because
+// another one is not ready.
+const manyRestarts = 3
+
+func statuses(pod corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
 // OfDeployment returns the cause why a Deployment creates no pods, such as a quota; empty if it does.
@@ -45,7 +63,7 @@ func OfDeployment(deployment appsv1.Deployment) string {
 
 // Of returns the cause in the status of a pod; empty if there is none.
 func Of(pod corev1.Pod) string {
-	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	for _, container := range statuses(pod) {
 		if problem := ofContainer(container); problem != "" {
 			return "container " + container.Name + ": " + problem
 		}

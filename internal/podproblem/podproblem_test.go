@@ -26,15 +26,16 @@ func status(t *testing.T, text string) corev1.Pod {
 
 // TestOfPods_NamesTheCause has the statuses and events that a kubelet of Kubernetes 1.34 wrote.
 func TestOfPods_NamesTheCause(t *testing.T) {
+	const log = "; the log: kubectl logs --previous manager-x -n capi -c manager"
 	for name, c := range map[string]struct{ status, event, want string }{
 		"starting": {`containerStatuses: [{name: manager, state: {waiting: {reason: ContainerCreating}}}]`, "", ""},
 		"ready":    {`{conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, ready: true, state: {running: {}}}]}`, "Unhealthy", ""},
 		"crash": {`containerStatuses: [{name: manager, state: {waiting: {reason: CrashLoopBackOff, message: back-off 5m0s}}, lastState: {terminated: {exitCode: 1, reason: Error, message: "starting\nflag provided but not defined: -x\n"}}}]`,
-			"", "container manager: CrashLoopBackOff, exit code 1: flag provided but not defined: -x"},
-		"crash without a message": {`containerStatuses: [{name: manager, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 2, reason: Error}}}]`,
-			"", "container manager: CrashLoopBackOff, exit code 2: Error"},
+			"", "container manager: CrashLoopBackOff, exit code 1: flag provided but not defined: -x" + log},
+		"crash without a message": {`containerStatuses: [{name: manager, restartCount: 4, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 2, reason: Error}}}]`,
+			"", "container manager: CrashLoopBackOff, exit code 2: Error" + log},
 		"out of memory": {`containerStatuses: [{name: manager, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 137, reason: OOMKilled}}}]`,
-			"", "container manager: CrashLoopBackOff, OOMKilled, exit code 137: OOMKilled"},
+			"", "container manager: CrashLoopBackOff, OOMKilled, exit code 137: OOMKilled" + log},
 		"restarted out of memory": {`containerStatuses: [{name: manager, restartCount: 3, state: {running: {}}, lastState: {terminated: {exitCode: 137, reason: OOMKilled}}}]`,
 			"", "container manager: OOMKilled, exit code 137, after 3 restarts"},
 		"image":          {`containerStatuses: [{name: manager, state: {waiting: {reason: ErrImagePull, message: "manifest unknown"}}}]`, "", "container manager: ErrImagePull: manifest unknown"},
@@ -57,8 +58,8 @@ func TestOfPods_NamesTheCause(t *testing.T) {
 			if want != "" {
 				want = "pod capi/manager-x: " + want
 			}
-			if got := OfPods([]corev1.Pod{status(t, c.status)}, events); got != want {
-				t.Errorf("got %q, want %q", got, want)
+			if got, crashes := OfPods([]corev1.Pod{status(t, c.status)}, events); got != want || crashes != strings.Contains(c.status, "restartCount: 4") {
+				t.Errorf("got %q, %t, want %q", got, crashes, want)
 			}
 		})
 	}
@@ -71,7 +72,7 @@ func TestOfPods_PrefersTheNewestPod(t *testing.T) {
 	newest.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
 	deleted := newest.DeepCopy()
 	deleted.CreationTimestamp, deleted.DeletionTimestamp = metav1.NewTime(time.Unix(2, 0)), &newest.CreationTimestamp
-	got := OfPods([]corev1.Pod{old, *deleted, newest}, nil)
+	got, _ := OfPods([]corev1.Pod{old, *deleted, newest}, nil)
 	if !strings.Contains(got, "üüü") || len(got) > 2*maxMessage || !strings.HasSuffix(got, "…") {
 		t.Errorf("got %q", got)
 	}

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -208,17 +206,15 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after d
 	if err := errors.Join(err, errB); err != nil {
 		return diffreport.Side{}, diffreport.Side{}, err
 	}
+	for _, src := range []string{a, b} {
+		if _, err := source.KindOf(src); src != "-" && err != nil {
+			return diffreport.Side{}, diffreport.Side{}, err
+		}
+	}
 	switch {
 	case a == "-" && b == "-":
 		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(errors.New("stdin (-) can be used for only one of A and B"))
 	case isA != isB:
-		for _, src := range []string{a, b} {
-			if _, err := os.Stat(src); src != "-" && errors.Is(err, fs.ErrNotExist) && (isA || isB) {
-				if _, notImage := source.ParseImage(src); notImage != nil {
-					return diffreport.Side{}, diffreport.Side{}, err
-				}
-			}
-		}
 		return diffreport.Side{}, diffreport.Side{}, cli.WrongUsage(fmt.Errorf("cannot compare %s and %s: only one of them is a release (images.json)", a, b))
 	}
 	if !isA {

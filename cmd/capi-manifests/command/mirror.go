@@ -139,7 +139,9 @@ func (f *mirrorFlags) check() error {
 		errs = append(errs, errors.New("want either --to, --to-dir or --list"))
 	}
 	if f.to != "" {
-		if _, err := source.ParseImage(f.to + "/image:tag"); err != nil {
+		if scheme, rest, found := strings.Cut(f.to, "://"); found {
+			errs = append(errs, fmt.Errorf("invalid --to %q: want a registry without %s://, as in --to %s; a registry without TLS has insecure = true in registries.conf", f.to, scheme, rest))
+		} else if _, err := source.ParseImage(f.to + "/image:tag"); err != nil {
 			errs = append(errs, fmt.Errorf("invalid --to %q: want a registry with an optional path: %w", f.to, err))
 		}
 	}

@@ -267,7 +267,7 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	}
 	set, results, err = f.renderRelease(cmd, variables)
 	if err == nil {
-		release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
+		release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, f.ignored, variables, set)
 	}
 	return name, number, set, results, err
 }

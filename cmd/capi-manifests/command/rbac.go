@@ -137,7 +137,7 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 	if err := errors.Join(errOfRelease, err); err != nil {
 		return nil, err
 	}
-	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, all)
+	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, f.ignored, variables, all)
 	var objects []*unstructured.Unstructured
 	for _, component := range all.Operands {
 		objects = append(objects, component.Objects...)

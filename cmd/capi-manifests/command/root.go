@@ -114,7 +114,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 				found.InitDefaultHelpFlag()
 				return found.Help()
 			}
-			return cli.KnownCommand(found, rest)
+			return fmt.Errorf("%w; capi-manifests --help lists all commands", cli.KnownCommand(found, rest))
 		},
 	}
 }

@@ -31,7 +31,7 @@ width. While a version is being installed, its time and the time of the last rol
 
 --watch reads the cluster every two seconds: on a terminal it redraws the report, and the last line counts the lines that do not fit;
 otherwise it writes a line for each new fact, while the rollout is in progress at most every ten seconds. Ctrl-C ends the watch with the exit
-code 130; the last report stays on the terminal as a whole. --wait ends when the rollout is at rest, blocked or paused; alone, it writes
+code 130; the last report stays on the terminal as a whole. --wait ends when the rollout is at rest, blocked, not working or paused; alone, it writes
 the lines to standard error and the report at the end. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
@@ -40,9 +40,9 @@ status needs the permission to get it. --for-version also waits for a request th
 
 The exit codes differ from other commands:
 
-  0  at rest: the desired version is installed, or neither a ClusterAPI object nor a version exists
+  0  at rest: the desired version is installed, or the installer runs without a ClusterAPI object and without a version
   1  rolling out: versions are being installed or removed, or an error is retried
-  2  blocked or paused: an administrator must act, or the installer does not run; the next steps describe the action
+  2  blocked, not working or paused: an administrator must act, or the installer does not run; the next steps describe the action
   3  the API server is unavailable, or a file does not exist; a retry may succeed
   4  invalid command line or kubeconfig, missing permissions, or no CRD of capi-installer; a retry does not help`
 

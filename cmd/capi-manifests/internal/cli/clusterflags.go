@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -92,7 +93,10 @@ func (f *ClusterFlags) explain(err error) *installed.AccessError {
 	if clientcmd.IsEmptyConfig(err) {
 		err = errors.New("no cluster is configured")
 		if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" && f.kubeconfig == "" {
-			err = fmt.Errorf("no file in KUBECONFIG=%s exists and has a cluster", files)
+			err = fmt.Errorf("no file in KUBECONFIG=%s has a cluster", files)
+			if !slices.ContainsFunc(filepath.SplitList(files), func(file string) bool { _, missing := os.Stat(file); return missing == nil }) {
+				err = fmt.Errorf("KUBECONFIG=%s: %w", files, fs.ErrNotExist)
+			}
 		}
 	}
 	return &installed.AccessError{Subject: cmp.Or(f.kubeconfig, "kubeconfig"), Err: err, Permanent: !errors.Is(err, fs.ErrNotExist), NextStep: step}

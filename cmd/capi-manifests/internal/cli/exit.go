@@ -140,7 +140,7 @@ func StatusUsage(err error) error {
 }
 
 // exitCodes maps states to exit codes.
-var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2, rollout.Paused: 2}
+var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2, rollout.NotWorking: 2, rollout.Paused: 2}
 
 // cleanupGrace is the time that a command has for its cleanup after the end of its
 // context.

@@ -175,7 +175,6 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	}
 	others := list[corev1.ConfigMap](r, configMaps, c.Namespace, noRevision)
 	for _, crd := range r.names(crds, "", metav1.ListOptions{}) {
-		from.CRDs = append(from.CRDs, crd.Name)
 		if retained(crd) {
 			from.RetainedCRDs = append(from.RetainedCRDs, crd.Name)
 		}

@@ -103,7 +103,7 @@ func registryClient(ctx context.Context, cluster *installed.Cluster) (client *fe
 // Installer checks the installer itself.
 func Installer(snapshot rollout.Snapshot) Check {
 	report := rollout.New(snapshot)
-	verdicts := map[rollout.State]Verdict{rollout.AtRest: OK, rollout.RollingOut: Unknown, rollout.Blocked: Failed}
+	verdicts := map[rollout.State]Verdict{rollout.AtRest: OK, rollout.RollingOut: Unknown, rollout.Blocked: Failed, rollout.NotWorking: Failed, rollout.Paused: Failed}
 	return Check{Name: "installer", Verdict: verdicts[report.State], Details: report.Summary}
 }
 

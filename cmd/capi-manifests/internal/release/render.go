@@ -11,14 +11,15 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
-	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/text"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
@@ -46,7 +47,9 @@ func (s Source) Render(ctx context.Context, stdin io.Reader, stderr io.Writer, p
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
-	set, err := Render(operand.Inputs{Bundles: bundles, Variables: variables, Settings: s.Settings})
+	settings := s.Settings
+	settings.Unselected, settings.Unused = operand.Unselected(platforms, results)
+	set, err := Render(operand.Inputs{Bundles: bundles, Variables: variables, Settings: settings})
 	return set, results, err
 }
 
@@ -101,26 +104,15 @@ func InImage(bundle extractor.Bundle, src string) extractor.Bundle {
 	return bundle
 }
 
-// NoteUnused writes a note about each unmanaged CRD that no component contains and
-// each variable that no manifests use, because the name may be mistyped.
-func NoteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
-	var crds []string
+// NoteUnused writes a note about each entry of the spec that names nothing in the components, and each variable that no manifests use,
+// because the name may be mistyped.
+func NoteUnused(w io.Writer, unmanaged []string, policy []v1alpha1.IgnoredFields, variables map[string]string, set operand.Set) {
+	var objects []*unstructured.Unstructured
 	for _, component := range set.Operands {
-		for _, o := range component.Objects {
-			if object.IsCRD(o) {
-				crds = append(crds, o.GetName())
-			}
-		}
+		objects = append(objects, component.Objects...)
 	}
-	for _, name := range unmanaged {
-		if slices.Contains(crds, name) {
-			continue
-		}
-		hint := ""
-		if nearest := text.Nearest(name, crds); nearest != "" {
-			hint = "; did you mean " + nearest + "?"
-		}
-		fmt.Fprintf(w, "note: unmanaged CRD %s not found in any component%s\n", term.Printable(name), hint)
+	for _, entry := range setting.Unknown(unmanaged, policy, objects) {
+		fmt.Fprintln(w, "note:", term.Printable(entry))
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if _, used := set.Variables[name]; !used {

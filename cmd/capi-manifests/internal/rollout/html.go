@@ -24,7 +24,7 @@ func (r Report) HTML(out *bytes.Buffer, now time.Time) error {
 }
 
 // stateIcons distinguish states by shape.
-var stateIcons = map[State]string{AtRest: "✔", RollingOut: "●", Blocked: "✖", Paused: "‖"}
+var stateIcons = map[State]string{AtRest: "✔", RollingOut: "●", Blocked: "✖", NotWorking: "✖", Paused: "‖"}
 
 func htmlFuncs(now time.Time) template.FuncMap {
 	return template.FuncMap{

@@ -121,7 +121,7 @@ func absent(objects InstallerObjects) (cause, action string) {
 // problemOf returns the cause that keeps the pods from working; empty if they only need time.
 func problemOf(objects InstallerObjects, now time.Time) string {
 	starts := func(pod corev1.Pod) bool { return starts(pod, now) }
-	problem := podproblem.OfPods(slices.DeleteFunc(slices.Clone(objects.Pods), starts), nil)
+	problem, _ := podproblem.OfPods(slices.DeleteFunc(slices.Clone(objects.Pods), starts), nil)
 	if cause := podproblem.OfDeployment(*objects.Deployment); problem == "" && cause != "" {
 		problem = "Deployment " + objects.name() + ": " + cause
 	}

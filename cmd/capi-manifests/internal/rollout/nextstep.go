@@ -11,7 +11,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
-	names "github.com/capi-installer/capi-installer/internal/text"
 )
 
 // urgent lists the conditions and statuses that may need an action, most urgent
@@ -31,7 +30,7 @@ const readLog = "Wait for the first report; if there is none within a minute, re
 
 // stepsOf returns the next steps for a snapshot: to start the installer, and one for each reason.
 func stepsOf(from Snapshot, process Process) []Step {
-	if process.State == Stopped && (!from.empty() || from.Installer.Deployment != nil) {
+	if process.State == Stopped {
 		steps := []Step{{Action: process.Action}}
 		if from.reported() {
 			steps = append(steps, reasonSteps(from)...)
@@ -41,7 +40,7 @@ func stepsOf(from Snapshot, process Process) []Step {
 	if process.State == Starting && from.empty() {
 		return nil // the installer creates the ClusterAPI object
 	}
-	return slices.Concat(resume(from), restart(from), reasonSteps(from), misspelled(from))
+	return slices.Concat(resume(from), restart(from), reasonSteps(from))
 }
 
 // resume returns the step for a paused installer, with the changes that it would make.
@@ -65,20 +64,6 @@ func restart(from Snapshot) []Step {
 		Cause:  fmt.Sprintf("The installer was started for another platform than %s, the one in ConfigMap %s.", from.Requested.Platform, from.Requested.ConfigMap),
 		Action: fmt.Sprintf("Restart it: kubectl rollout restart deployment %s -n %s", InstallerName, from.Installer.Namespace),
 	}}
-}
-
-// misspelled returns a step for each unmanaged CRD that does not exist, if another one has almost the same name: the
-// installer manages that one.
-func misspelled(from Snapshot) (steps []Step) {
-	if from.ClusterAPI == nil {
-		return nil
-	}
-	for _, name := range from.ClusterAPI.Spec.UnmanagedCRDs {
-		if nearest := names.Nearest(name, from.CRDs); nearest != "" && !slices.Contains(from.CRDs, name) {
-			steps = append(steps, Step{Action: "Correct spec.unmanagedCRDs.", Cause: fmt.Sprintf("CRD %s not found; did you mean %s? The installer manages that one.", name, nearest)})
-		}
-	}
-	return steps
 }
 
 // reported reports whether conditions describe the current state of the ClusterAPI object.

@@ -28,8 +28,6 @@ type Snapshot struct {
 	// RetainedCRDs are the names of the CRDs that were retained when their version
 	// was removed.
 	RetainedCRDs []string
-	// CRDs are the names of all CRDs.
-	CRDs []string
 	// Installer are the objects that run the installer.
 	Installer InstallerObjects
 	// Requested is the release in the ConfigMap that the Deployment mounts; nil without either.
@@ -80,6 +78,8 @@ const (
 	RollingOut State = "RollingOut"
 	// Blocked: the rollout needs an action of an administrator.
 	Blocked State = "Blocked"
+	// NotWorking: pods of a version crash again and again.
+	NotWorking State = "NotWorking"
 	// Paused: spec.installerMode is Paused, and the installer writes nothing.
 	Paused State = "Paused"
 )

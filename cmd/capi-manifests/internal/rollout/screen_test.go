@@ -194,13 +194,3 @@ func driftAt(times ...time.Time) (events []corev1.Event) {
 	}
 	return events
 }
-
-// TestSteps_NameTheNearestCRD: a misspelled name leaves the CRD managed.
-func TestSteps_NameTheNearestCRD(t *testing.T) {
-	cluster := installedCluster()
-	cluster.Spec.UnmanagedCRDs = []string{"cluster.cluster.x-k8s.io", "machines.cluster.x-k8s.io", "others.example.org"}
-	steps := misspelled(Snapshot{ClusterAPI: cluster, CRDs: []string{"clusters.cluster.x-k8s.io", "machines.cluster.x-k8s.io"}})
-	if len(steps) != 1 || !strings.Contains(steps[0].Cause, "cluster.cluster.x-k8s.io not found; did you mean clusters.cluster.x-k8s.io?") {
-		t.Errorf("got %v", steps)
-	}
-}

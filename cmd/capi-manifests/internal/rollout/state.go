@@ -30,9 +30,6 @@ const (
 // does not describe the current spec, the state is neither AtRest nor Blocked, so
 // that a script can wait directly after a change of the spec.
 func stateOf(from Snapshot, process Process) (State, string) {
-	if from.empty() && from.Installer.Deployment == nil {
-		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`
-	}
 	switch process.State {
 	case Stopped:
 		return Blocked, process.sentence()
@@ -66,6 +63,12 @@ func stateOf(from Snapshot, process Process) (State, string) {
 	}
 	if cause := blockedBy(cluster); cause != "" {
 		return Blocked, cause
+	}
+	switch installer := meta.FindStatusCondition(cluster.Status.Conditions, installerProgressing); reason.Reason(installer.Reason) {
+	case reason.PodsCrash:
+		return NotWorking, target(cluster.Status) + " does not work: its pods crash."
+	case reason.UnknownEntries:
+		return Blocked, target(cluster.Status) + " is installed, but entries of the spec name nothing in it."
 	}
 	if progress := progressOf(cluster); progress != "" {
 		return RollingOut, progress

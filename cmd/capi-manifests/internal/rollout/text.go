@@ -30,8 +30,8 @@ type Layout struct {
 
 // stateWords and stateColors are the states for people.
 var (
-	stateWords  = map[State]string{AtRest: "AT REST", RollingOut: "ROLLING OUT", Blocked: "BLOCKED", Paused: "PAUSED"}
-	stateColors = map[State]string{AtRest: "1;32", RollingOut: "1;34", Blocked: "1;31", Paused: "1;33"}
+	stateWords  = map[State]string{AtRest: "AT REST", RollingOut: "ROLLING OUT", Blocked: "BLOCKED", NotWorking: "NOT WORKING", Paused: "PAUSED"}
+	stateColors = map[State]string{AtRest: "1;32", RollingOut: "1;34", Blocked: "1;31", NotWorking: "1;31", Paused: "1;33"}
 )
 
 // roleWords are the roles of versions for people.

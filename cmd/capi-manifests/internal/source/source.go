@@ -83,7 +83,7 @@ func OnlyBundle(ctx context.Context, stderr io.Writer, src, command string) (ext
 // requireBundle returns an error for a source without a bundle, and adds the source to errors.
 func requireBundle(bundles []extractor.Bundle, source string, err error) ([]extractor.Bundle, string, error) {
 	if err == nil && len(bundles) == 0 {
-		err = &InvalidError{fmt.Errorf("no bundle found: neither %s", strings.Join(extractor.Roots(), " nor "))}
+		err = &InvalidError{fmt.Errorf("no bundle found: neither %s; \"capi-manifests generate\" writes one from a directory with a kustomization.yaml, and \"capi-manifests pack\" puts it into an image", strings.Join(extractor.Roots(), " nor "))}
 	}
 	if err != nil {
 		err = fmt.Errorf("reading %s: %w", source, err)
@@ -116,7 +116,7 @@ func KindOf(source string) (Kind, error) {
 		}
 		return Directory, nil
 	case filepath.IsAbs(source), strings.HasPrefix(source, "."), hasFileExtension(source), !errors.Is(err, fs.ErrNotExist):
-		return 0, err
+		return 0, fmt.Errorf("%w: SOURCE is a path of a file or a directory, or an image", err)
 	case !contract.NamesRegistry(source):
 		return 0, fmt.Errorf("%s not found: neither a path (%w) nor an image: an image begins with a registry, as in quay.io/%[1]s", source, fs.ErrNotExist)
 	}
