@@ -53,7 +53,7 @@ func chart() (map[string][]byte, error) {
 	return map[string][]byte{
 		chartDir + "Chart.yaml": chartFile, chartDir + "values.yaml": valuesFile, chartDir + "values.schema.json": schema,
 		chartDir + "templates/NOTES.txt":           notesFile,
-		chartDir + "templates/capi-installer.yaml": expand(templates),
+		chartDir + "templates/capi-installer.yaml": optional(expand(templates)),
 	}, nil
 }
 
@@ -110,4 +110,17 @@ func expand(templates []byte) []byte {
 	more := []byte("        {{- range .Values.moreProvidersNamespaces }}\n        - --providers-namespace={{ . }}\n        {{- end }}\n")
 	templates = bytes.Replace(templates, []byte("        - MORE_NAMESPACES\n"), more, 1)
 	return bytes.Replace(templates, []byte("        - EXTRA_ARGS\n"), extra, 1)
+}
+
+// optional puts the documents that a cluster can have already under a condition.
+func optional(templates []byte) []byte {
+	documents := bytes.Split(templates, []byte("---\n"))
+	for i, document := range documents {
+		for kind, value := range map[string]string{"Namespace": "createProvidersNamespace", "CustomResourceDefinition": "installCRD"} {
+			if bytes.Contains(document, []byte("\nkind: "+kind+"\n")) {
+				documents[i] = []byte("{{- if .Values." + value + " }}\n" + string(document) + "{{- end }}\n")
+			}
+		}
+	}
+	return bytes.Join(documents, []byte("---\n"))
 }

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -140,6 +141,34 @@ func TestChart_InstallUpgradeUninstall(t *testing.T) {
 			t.Errorf("%s after the uninstallation: %v", name, err)
 		}
 	}
+
+	again := values()
+	for _, o := range existing() { // as if another tool had created them
+		must(t, admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"app.kubernetes.io/managed-by": null}, "annotations": {"meta.helm.sh/release-name": null}}}`))))
+	}
+	if _, err := install.Run(chart, again); err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
+		t.Errorf("an installation over objects of another tool: %v", err)
+	}
+	again["createProvidersNamespace"], again["installCRD"] = false, false
+	if _, err := install.Run(chart, again); err != nil {
+		t.Fatal(err)
+	}
+	check(t, admin, "1.2.3")
+	if _, err := uninstall.Run("capi-installer"); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range existing() {
+		must(t, admin.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	}
+}
+
+// existing returns the objects of the chart that a cluster can have from another tool.
+func existing() []client.Object {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName("clusterapis.capi-operator.openshift.io")
+	return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "providers"}}, crd}
 }
 
 // firstStart runs the program as the Deployment describes until it has created the ClusterAPI object, and returns the object.
