@@ -279,7 +279,7 @@ func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundl
 	}
 	m := bundle.Metadata
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",
-		term.Printable(src), m.ProviderName, m.ProviderType, m.ProviderVersion, term.Optional(" --platform ", m.OCPPlatform)+term.Optional(" --image-name ", m.ImageName))
+		term.Printable(src), m.ProviderName, m.ProviderType, m.ProviderVersion, term.Optional(" --profile ", string(m.ClusterProfile))+term.Optional(" --platform ", m.OCPPlatform)+term.Optional(" --image-name ", m.ImageName))
 	return bundle, nil
 }
 
