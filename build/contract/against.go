@@ -5,7 +5,6 @@ package contract
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,33 +90,26 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, r
 
 // checkAgainst returns the objects of a bundle, or of components, that an API server rejects.
 func checkAgainst(ctx context.Context, b *Bundle, server Server, rules []Rule) (Findings, error) {
-	requests := requests{b}
-	definitions, pods := requests.definitions(), requests.pods()
 	var sent []*dryRun
-	for _, stage := range []struct {
-		dryRuns func() []*dryRun
-		send    func(context.Context, *unstructured.Unstructured) (Answer, error)
-	}{
-		{func() []*dryRun { return definitions }, server.DryRun},
-		{requests.objects, server.DryRun},
-		{func() []*dryRun { return pods }, server.DryRun},
-	} {
-		dryRuns := stage.dryRuns()
-		if err := sendAll(ctx, dryRuns, stage.send); err != nil {
-			return nil, err
+	for _, o := range b.Objects {
+		rule := RuleObjectAccepted
+		if o.Kind == object.CustomResourceDefinition {
+			rule = RuleCRDEstablished
 		}
-		sent = append(sent, dryRuns...)
+		q := b.newDryRun(rule, o)
+		sent = append(sent, q)
+		if pod := podOf(o); pod != nil && q.object != nil { // otherwise the finding is about the workload itself
+			pod.SetNamespace(q.object.GetNamespace())
+			sent = append(sent, &dryRun{rule: RulePodAdmitted, object: pod, place: PodSpec(o), about: "its pod is rejected"})
+		}
 	}
-	return findingsOf(sent, rules), nil
-}
-
-func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, *unstructured.Unstructured) (Answer, error)) error {
-	unsent := slices.DeleteFunc(slices.Clone(dryRuns), func(q *dryRun) bool { return q.object == nil })
-	errs := parallel.MapLimit(unsent, concurrentDryRuns, func(q *dryRun) (err error) {
-		q.answer, err = send(ctx, q.object)
+	errs := parallel.MapLimit(sent, concurrentDryRuns, func(q *dryRun) (err error) {
+		if q.object != nil {
+			q.answer, err = server.DryRun(ctx, q.object)
+		}
 		return err
 	})
-	return errors.Join(errs...)
+	return findingsOf(sent, rules), errors.Join(errs...)
 }
 
 // findingsOf returns the findings of dry runs. They belong to the rules that a server checks.
@@ -177,67 +169,35 @@ func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	return object, Answer{}
 }
 
-// requests are the dry runs for a bundle.
-type requests struct{ bundle *Bundle }
-
-func (r requests) definitions() (dryRuns []*dryRun) {
-	for _, d := range r.bundle.Definitions {
-		dryRuns = append(dryRuns, r.newDryRun(RuleCRDEstablished, d.Object))
-	}
-	return dryRuns
-}
-
-// objects returns the dry runs of all objects except CRDs.
-func (r requests) objects() (dryRuns []*dryRun) {
-	for _, o := range r.bundle.Objects {
-		if o.Kind != object.CustomResourceDefinition {
-			dryRuns = append(dryRuns, r.newDryRun(RuleObjectAccepted, o))
-		}
-	}
-	return dryRuns
-}
-
 // newDryRun returns the dry run of an object. A namespace of the bundle does not exist yet; the namespace default takes its place.
-func (r requests) newDryRun(rule string, o *Object) *dryRun {
+func (b *Bundle) newDryRun(rule string, o *Object) *dryRun {
 	q := &dryRun{rule: rule, place: o.Value}
 	if q.object, q.answer = requestObject(o); q.object == nil {
 		return q
 	}
 	q.object.SetNamespace(o.Namespace)
-	if r.bundle.Has(object.Namespace, "", o.Namespace) {
+	if b.Has(object.Namespace, "", o.Namespace) {
 		q.object.SetNamespace(metav1.NamespaceDefault)
 	}
 	return q
 }
 
-// pods returns the dry runs of the pods that workloads create, in the namespaces of the workloads. They have no
-// service account, because the bundle creates it.
-func (r requests) pods() (dryRuns []*dryRun) {
-	for _, o := range r.bundle.Objects {
-		spec := PodSpec(o)
-		if !spec.Exists() || o.Kind.Kind == "Pod" {
-			continue
-		}
-		if q := r.newDryRun(RulePodAdmitted, o); q.object != nil { // otherwise the finding is about the workload itself
-			q.object, q.place, q.about = podOf(o, spec, q.object.GetNamespace()), spec, "its pod is rejected"
-			dryRuns = append(dryRuns, q)
-		}
+// podOf returns the pod that a workload creates; nil for another object. It has no service account, because the bundle creates it.
+func podOf(o *Object) *unstructured.Unstructured {
+	spec := PodSpec(o)
+	if !spec.Exists() || o.Kind.Kind == "Pod" {
+		return nil
 	}
-	return dryRuns
-}
-
-func podOf(o *Object, spec Value, namespace string) *unstructured.Unstructured {
 	content := spec.Map()
 	if content == nil {
 		return nil // reported by another rule
 	}
 	delete(content, "serviceAccountName")
 	delete(content, "serviceAccount")
-	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": content}}
 	if content["restartPolicy"] == "OnFailure" || o.Kind.Group == "batch" {
 		content["restartPolicy"] = "Never"
 	}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": content}}
 	pod.SetName("validate") // a generated name would differ in each run
-	pod.SetNamespace(namespace)
 	return pod
 }

@@ -88,6 +88,15 @@ func objectMetadata(roles ...contract.Role) (fields []contractField) {
 	return fields
 }
 
+// machinesAt returns the fields about machines in the template of a control plane. The contracts have them at different paths.
+func machinesAt(path string) []contractField {
+	gates, taints := path+"readinessGates", path+"taints"
+	return slices.Concat(optional(contract.ControlPlane, "", contract.TypeArray, gates, taints), []contractField{
+		{role: contract.ControlPlane, path: gates + "[]", kind: contract.TypeObject, parts: []string{"conditionType"}},
+		{role: contract.ControlPlane, path: taints + "[]", kind: contract.TypeObject, parts: []string{"key", "value", "effect", "propagation"}},
+	}, texts(contract.ControlPlane, "", gates+"[].conditionType", gates+"[].polarity", taints+"[].key", taints+"[].value", taints+"[].effect", taints+"[].propagation"))
+}
+
 var contractFields = slices.Concat(
 	endpointOf(contract.InfraCluster), endpointOf(contract.ControlPlane),
 	failuresOf(contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig),
@@ -130,7 +139,7 @@ var contractFields = slices.Concat(
 	optional(contract.ControlPlane, "", contract.TypeBoolean, "status.externalManagedControlPlane"),
 	optional(contract.InfraCluster, "v1beta1", contract.TypeBoolean, "status.failureDomains{}.controlPlane"),
 	optional(contract.ControlPlane, "", contract.TypeObject, "status.versions[]", "spec.machineTemplate"),
-	optional(contract.ControlPlane, "", contract.TypeArray, "spec.machineTemplate.spec.readinessGates", "spec.machineTemplate.readinessGates", "spec.machineTemplate.spec.taints", "spec.machineTemplate.taints", "status.versions"),
+	optional(contract.ControlPlane, "", contract.TypeArray, "status.versions"),
 	conditionsOf(contract.InfraCluster), conditionsOf(contract.InfraMachine), conditionsOf(contract.InfraMachinePool),
 	conditionsOf(contract.ControlPlane), conditionsOf(contract.BootstrapConfig),
 	objectMetadata(contract.InfraCluster, contract.InfraMachine, contract.InfraMachinePool, contract.ControlPlane, contract.BootstrapConfig),
@@ -139,11 +148,8 @@ var contractFields = slices.Concat(
 		{role: contract.InfraMachine, path: "status.addresses[]", parts: []string{"type", "address"}},
 		{role: contract.InfraCluster, contract: "v1beta2", path: "status.failureDomains[]", kind: contract.TypeObject, parts: []string{"name"}},
 		{role: contract.ControlPlane, contract: "v1beta1", path: "spec.machineTemplate.infrastructureRef", kind: contract.TypeObject, parts: []string{"apiVersion", "kind", "name"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.readinessGates[]", kind: contract.TypeObject, parts: []string{"conditionType"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.readinessGates[]", kind: contract.TypeObject, parts: []string{"conditionType"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.spec.taints[]", kind: contract.TypeObject, parts: []string{"key", "value", "effect", "propagation"}},
-		{role: contract.ControlPlane, path: "spec.machineTemplate.taints[]", kind: contract.TypeObject, parts: []string{"key", "value", "effect", "propagation"}},
 	},
+	machinesAt("spec.machineTemplate."), machinesAt("spec.machineTemplate.spec."),
 	metadataAt(contract.ControlPlane, "spec.machineTemplate.metadata"),
 	texts(contract.ControlPlane, "", "spec.version", "spec.rollout.after", "status.version", "status.versions[].version", "status.selector"),
 	controlPlaneIntegers("", "spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.versions[].replicas"),
@@ -151,11 +157,6 @@ var contractFields = slices.Concat(
 	controlPlaneIntegers("v1beta1", "status.unavailableReplicas"),
 	controlPlaneIntegers("v1beta2", "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
 		"spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"),
-	texts(contract.ControlPlane, "", "spec.machineTemplate.spec.readinessGates[].conditionType", "spec.machineTemplate.readinessGates[].conditionType",
-		"spec.machineTemplate.spec.readinessGates[].polarity", "spec.machineTemplate.readinessGates[].polarity",
-		"spec.machineTemplate.spec.taints[].key", "spec.machineTemplate.spec.taints[].value", "spec.machineTemplate.spec.taints[].effect",
-		"spec.machineTemplate.spec.taints[].propagation", "spec.machineTemplate.taints[].key", "spec.machineTemplate.taints[].value",
-		"spec.machineTemplate.taints[].effect", "spec.machineTemplate.taints[].propagation"),
 	texts(contract.ControlPlane, "v1beta2", "spec.machineTemplate.spec.infrastructureRef.apiGroup",
 		"spec.machineTemplate.spec.infrastructureRef.kind", "spec.machineTemplate.spec.infrastructureRef.name"),
 	texts(contract.ControlPlane, "v1beta1", "spec.machineTemplate.infrastructureRef.apiVersion", "spec.machineTemplate.infrastructureRef.kind",

@@ -245,14 +245,24 @@ func checkIdentity(o *contract.Object) (findings contract.Findings) {
 }
 
 func checkVolumes(b *contract.Bundle) contract.Findings {
+	return eachReference(func(spec contract.Value, ref podReference) contract.Findings {
+		if makes(b, ref, spec.Object.Namespace) {
+			return nil
+		}
+		return ref.name.Finding("%s %s not found in the manifests, and no object creates it", ref.kind, ref.name.Text())
+	})(b)
+}
+
+// eachReference returns a check of the Secrets and ConfigMaps that pods require.
+func eachReference(check func(spec contract.Value, ref podReference) contract.Findings) func(*contract.Bundle) contract.Findings {
 	return eachPod(func(spec contract.Value) (findings contract.Findings) {
 		for _, ref := range references(spec) {
-			if !ref.optional && !makes(b, ref, spec.Object.Namespace) {
-				findings = append(findings, ref.name.Finding("%s %s not found in the manifests, and no object creates it", ref.kind, ref.name.Text())...)
+			if !ref.optional {
+				findings = append(findings, check(spec, ref)...)
 			}
 		}
 		return findings
-	})(b)
+	})
 }
 
 // injectsCABundle reports whether an annotation requests the CA in client configurations: from OpenShift's service CA
@@ -310,44 +320,37 @@ func isKnownGroup(group string) bool {
 	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == object.CustomResourceDefinition.Group || group == "apiregistration.k8s.io"
 }
 
-// podReference is a pod's reference to a Secret or ConfigMap.
+// podReference is a pod's reference to a Secret or ConfigMap, or to keys of it.
 type podReference struct {
 	kind     string
 	name     contract.Value
 	optional bool
+	keys     []contract.Value
 }
 
 // references returns the Secrets and ConfigMaps of the volumes and the environment of a pod.
 func references(spec contract.Value) (all []podReference) {
-	add := func(kind string, name, of contract.Value) {
+	add := func(kind string, of contract.Value, keys ...contract.Value) {
+		name := of.At("secretName") // of a volume
+		if !name.Exists() {
+			name = of.At("name")
+		}
 		if name.Text() != "" {
-			all = append(all, podReference{kind, name, of.At("optional").Text() == "true"})
+			all = append(all, podReference{kind, name, of.At("optional").Text() == "true", keys})
 		}
 	}
-	for _, volume := range spec.At("volumes").Items() {
-		sources := []contract.Value{volume}
-		for _, source := range volume.At("projected", "sources").Items() {
-			sources = append(sources, source)
-		}
-		for _, source := range sources {
-			secret := source.At("secret")
-			name := secret.At("secretName")
-			if !name.Exists() {
-				name = secret.At("name")
-			}
-			add("Secret", name, secret)
-			add("ConfigMap", source.At("configMap", "name"), source.At("configMap"))
-		}
+	for _, volume := range append(fieldsAt(spec, "volumes[]"), fieldsAt(spec, "volumes[].projected.sources[]")...) {
+		add("Secret", volume.At("secret"))
+		add("ConfigMap", volume.At("configMap"), fieldsAt(volume, "configMap.items[].key")...)
 	}
 	for container := range contract.ContainersOf(spec) {
 		for _, from := range container.At("envFrom").Items() {
-			add("Secret", from.At("secretRef", "name"), from.At("secretRef"))
-			add("ConfigMap", from.At("configMapRef", "name"), from.At("configMapRef"))
+			add("Secret", from.At("secretRef"))
+			add("ConfigMap", from.At("configMapRef"))
 		}
-		for _, variable := range container.At("env").Items() {
-			from := variable.At("valueFrom")
-			add("Secret", from.At("secretKeyRef", "name"), from.At("secretKeyRef"))
-			add("ConfigMap", from.At("configMapKeyRef", "name"), from.At("configMapKeyRef"))
+		for _, from := range fieldsAt(container, "env[].valueFrom") {
+			add("Secret", from.At("secretKeyRef"))
+			add("ConfigMap", from.At("configMapKeyRef"), from.At("configMapKeyRef", "key"))
 		}
 	}
 	return all

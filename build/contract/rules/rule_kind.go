@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -39,23 +38,6 @@ var kindRules = []contract.Rule{{
 	Fix:      "Make status.capacity a map of quantities and status.nodeInfo an object with strings, and add the status subresource.",
 	Check:    eachDefinition(contract.Definitions.Templates, checkCapacity),
 }, {
-	ID:       "infra-machinepool/machine-kind-resolvable",
-	Severity: contract.Error,
-	Source:   forInfraMachinePool("MachinePoolMachines support"),
-	Why:      "Cluster API lists the machines of a pool in the pool's own group and version. Without a kind of machines there, it finds no machines.",
-	Fix:      "Serve the CRD of the machines in the version of the pool.",
-	Check: func(b *contract.Bundle) contract.Findings {
-		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *contract.Definition) contract.Findings {
-			if slices.ContainsFunc(b.Definitions.Of(contract.InfraMachine), func(m *contract.Definition) bool {
-				return m.Group == d.Group && contract.ServesVersion(m.Object, d.Version)
-			}) {
-				return nil
-			}
-			kind, _ := contract.SchemaField(d.Schema, "status.infrastructureMachineKind")
-			return kind.Finding("no kind of machines is served in %s/%s", d.Group, d.Version)
-		})(b)
-	},
-}, {
 	ID:       "control-plane/status-version",
 	Severity: contract.Error,
 	Source:   forControlPlane("ControlPlane: version"),
@@ -77,18 +59,6 @@ var kindRules = []contract.Rule{{
 	Why:      "\"kubectl scale\" and autoscalers read and set replicas only through this subresource.",
 	Fix:      "Add subresources.scale with .spec.replicas, .status.replicas and .status.selector.",
 	Check:    aControlPlane.whenThere("spec.replicas", checkScale),
-}, {
-	ID:       "control-plane/kubeconfig-rbac",
-	Severity: contract.Warning,
-	Source:   forControlPlane("Cluster kubeconfig management"),
-	Why:      "A control plane provider creates the Secret with the kubeconfig of the cluster.",
-	Fix:      "Grant create and update or patch of secrets.",
-	Check: func(b *contract.Bundle) contract.Findings {
-		if len(b.Definitions.Of(contract.ControlPlane)) == 0 {
-			return nil
-		}
-		return b.Grants.Lacking(b, "", contract.Need("secrets", "create", "update|patch"))
-	},
 }, {
 	ID:       "ipam/rbac",
 	Severity: contract.Warning,
@@ -152,10 +122,9 @@ func checkScale(d *contract.Definition) contract.Findings {
 
 // The kinds of rules about other fields than the table of fields has.
 var (
-	newInfraCluster    = subject{contract.InfraCluster, "v1beta2"}
-	anInfraMachine     = subject{role: contract.InfraMachine}
-	anInfraMachinePool = subject{role: contract.InfraMachinePool}
-	aControlPlane      = subject{role: contract.ControlPlane}
+	newInfraCluster = subject{contract.InfraCluster, "v1beta2"}
+	anInfraMachine  = subject{role: contract.InfraMachine}
+	aControlPlane   = subject{role: contract.ControlPlane}
 )
 
 // subject selects the kinds that a rule about fields checks: those with a role, and with a contract if one is set.

@@ -151,7 +151,7 @@ var rbacRules = []contract.Rule{{
 	ID:       "rbac/manager-permissions",
 	Severity: contract.Warning,
 	Source:   contractOverview,
-	Why:      "The controllers of machines and bootstrap data read the Machine that owns their objects, and exchange the bootstrap data in Secrets; all controllers write events. A manager that serves metrics with authentication lets the API server review the requests.",
+	Why:      "The controllers of machines and bootstrap data read the Machine that owns their objects, and exchange the bootstrap data in Secrets; the controllers of control planes write the Secret with the kubeconfig; all controllers write events. A manager that serves metrics with authentication lets the API server review the requests.",
 	Fix:      "Grant the verbs on the resource to the controller's service account.",
 	Check:    checkManagers,
 }, {
@@ -183,6 +183,7 @@ var managerPermissions = []struct {
 	{[]contract.Role{contract.InfraMachine, contract.BootstrapConfig}, []string{contract.CoreGroup}, contract.Need("machines", "get", "list", "watch"), false},
 	{[]contract.Role{contract.InfraMachine}, []string{""}, contract.Need("secrets", "get"), false},
 	{[]contract.Role{contract.BootstrapConfig}, []string{""}, contract.Need("secrets", "create"), false},
+	{[]contract.Role{contract.ControlPlane}, []string{""}, contract.Need("secrets", "create", "update|patch"), false},
 	{managed, []string{"", "events.k8s.io"}, contract.Need("events", "create"), false},
 	{managed, []string{"authentication.k8s.io"}, contract.Need("tokenreviews", "create"), true},
 	{managed, []string{"authorization.k8s.io"}, contract.Need("subjectaccessreviews", "create"), true},

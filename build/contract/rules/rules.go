@@ -85,10 +85,6 @@ func forInfraMachine(section string) contract.Source {
 	return contractPage("InfraMachine", "infra-machine", section)
 }
 
-func forInfraMachinePool(section string) contract.Source {
-	return contractPage("InfraMachinePool", "infra-machinepool", section)
-}
-
 func forControlPlane(section string) contract.Source {
 	return contractPage("ControlPlane", "control-plane", section)
 }
