@@ -25,18 +25,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// WriteError reports that Path could not be written.
-type WriteError struct {
-	Path string
-	Err  error
-}
-
-func (e *WriteError) Error() string { return fmt.Sprintf("writing %s: %v", e.Path, e.Err) }
-func (e *WriteError) Unwrap() error { return e.Err }
-
 // WriteDirs creates directories and writes files to them: contents by the path of the directory and the base name of the file.
 // It first writes all files to temporary directories and then renames them. If ctx ends before the renames, nothing changes.
-// Errors are of type *WriteError.
 func WriteDirs(ctx context.Context, dirs map[string]map[string][]byte) (err error) {
 	var prepared []preparedFiles
 	defer func() {
@@ -48,15 +38,15 @@ func WriteDirs(ctx context.Context, dirs map[string]map[string][]byte) (err erro
 		p, err := prepare(ctx, dir, dirs[dir])
 		prepared = append(prepared, p)
 		if err != nil {
-			return &WriteError{dir, err}
+			return fmt.Errorf("writing %s: %w", dir, err)
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return &WriteError{strings.Join(slices.Sorted(maps.Keys(dirs)), ", "), err}
+		return fmt.Errorf("writing %s: %w", strings.Join(slices.Sorted(maps.Keys(dirs)), ", "), err)
 	}
 	for _, p := range prepared {
 		if err := p.place(); err != nil {
-			return &WriteError{p.dir, err}
+			return fmt.Errorf("writing %s: %w", p.dir, err)
 		}
 	}
 	return nil

@@ -54,15 +54,15 @@ var configTypes = map[extractor.ProviderType]string{
 // metadata is the provider's own metadata.yaml; if it is nil, New generates one
 // with a release series for the version, with the contract in the labels of the
 // CRDs. The options for OpenShift are ignored, and images are replaced by images
-// that can be pulled, not by the placeholder. Errors are of type
-// *transform.OptionsError or *generate.Error and join all findings.
+// that can be pulled, not by the placeholder. The error is a
+// *transform.OptionsError for wrong options, and joins all findings.
 func New(o generate.Options, metadata []byte) (Release, error) {
 	if err := o.Check(); err != nil {
 		return Release{}, err
 	}
 	release, err := newRelease(o, metadata)
 	if err != nil {
-		return Release{}, &generate.Error{Dir: o.Dir, Err: err}
+		return Release{}, fmt.Errorf("generating from %s: %w", o.Dir, err)
 	}
 	return release, nil
 }

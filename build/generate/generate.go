@@ -37,18 +37,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// Error reports that no valid bundle can be generated from a directory.
-type Error struct {
-	Dir string
-	Err error
-}
-
-func (e *Error) Error() string { return fmt.Sprintf("generating from %s: %v", e.Dir, e.Err) }
-func (e *Error) Unwrap() error { return e.Err }
-
 // Bundle renders a kustomize directory, applies the transforms, and returns the
 // bundle and a summary of the changes. Variables such as ${VAR:=x} are kept for the
-// cluster. Errors are of type *transform.OptionsError or *Error and join all findings.
+// cluster. The error is a *transform.OptionsError for wrong options, and joins all findings.
 func Bundle(o Options) (extractor.Bundle, Summary, error) {
 	o = o.normalized()
 	if err := o.Check(); err != nil {
@@ -56,7 +47,7 @@ func Bundle(o Options) (extractor.Bundle, Summary, error) {
 	}
 	bundle, summary, err := generate(o)
 	if err != nil {
-		return extractor.Bundle{}, Summary{}, &Error{o.Dir, err}
+		return extractor.Bundle{}, Summary{}, fmt.Errorf("generating from %s: %w", o.Dir, err)
 	}
 	return bundle, summary, nil
 }

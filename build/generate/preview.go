@@ -25,12 +25,12 @@ import (
 // name comes from the provider label, the type from the label or the CRDs, the
 // version is v0.0.0, and the image name has the form of OpenShift's own providers.
 // A transform that fails is skipped, and its error is one of the notes: the rules have
-// findings in the objects that it would have changed. Errors are of type
-// *transform.OptionsError or *Error.
+// findings in the objects that it would have changed. The error is a
+// *transform.OptionsError for wrong options.
 func Preview(o Options) (bundle extractor.Bundle, notes []error, err error) {
 	objects, err := kustomize.Render(o.Dir)
 	if err != nil {
-		return extractor.Bundle{}, nil, &Error{o.Dir, err}
+		return extractor.Bundle{}, nil, fmt.Errorf("generating from %s: %w", o.Dir, err)
 	}
 	if o, err = o.guessed(objects); err != nil {
 		return extractor.Bundle{}, nil, &transform.OptionsError{Err: err}
@@ -47,7 +47,7 @@ func Preview(o Options) (bundle extractor.Bundle, notes []error, err error) {
 		}
 	}
 	if err != nil {
-		return extractor.Bundle{}, nil, &Error{o.Dir, err}
+		return extractor.Bundle{}, nil, fmt.Errorf("generating from %s: %w", o.Dir, err)
 	}
 	return extractor.Bundle{Metadata: o.Metadata(manifests), Manifests: manifests}, notes, nil
 }

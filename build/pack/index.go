@@ -34,11 +34,11 @@ const (
 // Index returns base with each of its images packed as Image does, for the same
 // platforms and in the same order. It omits attestations, because the image without
 // the bundle that they describe is not in the packed index, and returns the omitted
-// entries. Errors are of type *PackError.
+// entries.
 func (p Packer) Index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageIndex, []OmittedEntry, error) {
 	index, left, err := p.index(base, bundle)
 	if err != nil {
-		return nil, nil, &Error{err}
+		return nil, nil, fmt.Errorf("packing: %w", err)
 	}
 	return index, left, nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
@@ -25,12 +24,6 @@ import (
 
 // createdBy is the entry for the layer in the history of a packed image.
 const createdBy = "capi-manifests pack"
-
-// Error reports that a bundle cannot be added to an image.
-type Error struct{ Err error }
-
-func (e *Error) Error() string { return "packing: " + e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }
 
 // Packer adds bundles to images. The zero value sets no time.
 type Packer struct {
@@ -47,7 +40,7 @@ func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 // Image returns base with an additional layer that contains the bundle, or, if base
 // is nil, an image for linux/amd64 with only that layer. The image is a function of
 // the Packer and the arguments: the same bundle on the same base gives the same
-// digest. Errors are of type *Error.
+// digest.
 //
 // The layer hides the bundle's directory in base, so that packing again replaces
 // the bundle. The image has a locator of the layer and the digest of the bundle, as
@@ -55,7 +48,7 @@ func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	image, err := p.pack(base, bundle)
 	if err != nil {
-		return nil, &Error{err}
+		return nil, fmt.Errorf("packing: %w", err)
 	}
 	return image, nil
 }
@@ -99,19 +92,18 @@ func (p Packer) pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 }
 
 // WriteLayout writes image, a v1.Image or a v1.ImageIndex, as an OCI image layout to the directory dir; see
-// ocilayout.Write. Errors are of type *bundle.WriteError.
+// ocilayout.Write.
 func WriteLayout(ctx context.Context, dir string, image mutate.Appendable, reference string) error {
 	if err := ocilayout.Write(ctx, dir, image, reference); err != nil {
-		return &bundle.WriteError{Path: dir, Err: err}
+		return fmt.Errorf("writing %s: %w", dir, err)
 	}
 	return nil
 }
 
-// WriteArchive writes image as a tar archive of an OCI image layout; see ocilayout.WriteArchive. Errors
-// are of type *bundle.WriteError.
+// WriteArchive writes image as a tar archive of an OCI image layout; see ocilayout.WriteArchive.
 func WriteArchive(ctx context.Context, file string, image mutate.Appendable, reference string) error {
 	if err := ocilayout.WriteArchive(ctx, file, image, reference); err != nil {
-		return &bundle.WriteError{Path: file, Err: err}
+		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return nil
 }

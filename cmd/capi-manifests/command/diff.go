@@ -20,7 +20,6 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const diffLong = `Compare two releases, images or bundles, and show the changes from A to B by severity, to decide
@@ -60,50 +59,21 @@ const diffExample = `  # Compare two releases
   # Compare two releases of a provider for clusterctl
   capi-manifests diff v2.10.0/infrastructure-components.yaml v2.11.0/infrastructure-components.yaml`
 
-// failOn holds the levels of changes for exit code 1: a pflag.Value. An empty list
-// means any change.
-type failOn []diff.Level
-
+// failOnChoices are the values of --fail-on: any, or a list of the others.
 var failOnChoices = []string{"any", "breaking", "widening"}
 
-func (f *failOn) String() string {
-	if len(*f) == 0 {
-		return "any"
-	}
-	return text.Join(*f)
-}
-
-// Set implements pflag.Value.
-func (f *failOn) Set(text string) error {
-	var levels failOn
-	for choice := range strings.SplitSeq(text, ",") {
-		if !slices.Contains(failOnChoices, choice) || choice == "any" && text != choice {
-			return errors.New("must be any, or breaking, widening, or both separated by a comma")
-		}
-		if choice != "any" {
-			levels = append(levels, diff.Level(choice))
-		}
-	}
-	*f = levels
-	return nil
-}
-
-// Type implements pflag.Value.
-func (f *failOn) Type() string { return "levels" }
-
 // fails reports whether changes lead to exit code 1.
-func (f *failOn) fails(v diff.Counts) bool {
-	if len(*f) == 0 {
-		return v.Worst() != diff.None
-	}
-	return slices.ContainsFunc(*f, func(level diff.Level) bool { return v[level] > 0 })
+func (o *diffOptions) fails(v diff.Counts) bool {
+	return slices.ContainsFunc(o.failOn, func(choice string) bool {
+		return v[diff.Level(choice)] > 0 || choice == "any" && v.Worst() != diff.None
+	})
 }
 
 // diffOptions are the flags of diff.
 type diffOptions struct {
 	sources diffSourceFlags
 	format  diffreport.Format
-	failOn  failOn
+	failOn  []string
 	full    bool
 	color   term.ColorMode
 }
@@ -121,7 +91,7 @@ func newDiff() *cobra.Command {
 	options.sources.register(cmd)
 	flags := cmd.Flags()
 	cli.RegisterFormat(cmd, &options.format, diffreport.Formats, "report")
-	flags.Var(&options.failOn, "fail-on", "`levels` for exit code 1: any, or breaking, widening, or both separated by a comma")
+	flags.StringSliceVar(&options.failOn, "fail-on", failOnChoices[:1], "`levels` for exit code 1: any, or breaking, widening, or both separated by a comma")
 	flags.BoolVar(&options.full, "full", false, "show all places of a change")
 	cli.RegisterColor(cmd, &options.color, "text")
 	cli.CompleteFixed(cmd, "fail-on", append(failOnChoices, "breaking,widening")...)
@@ -129,6 +99,11 @@ func newDiff() *cobra.Command {
 }
 
 func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {
+	for _, choice := range o.failOn {
+		if !slices.Contains(failOnChoices, choice) || choice == "any" && len(o.failOn) > 1 {
+			return cli.WrongUsage(fmt.Errorf("invalid argument %q for \"--fail-on\" flag: must be any, or breaking, widening, or both separated by a comma", strings.Join(o.failOn, ",")))
+		}
+	}
 	before, after, err := o.sources.open(cmd, a, b)
 	if err != nil {
 		return err
@@ -137,7 +112,7 @@ func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {
 	if err := writeDifferences(cmd, found, o.format, o.full, o.color); err != nil {
 		return err
 	}
-	if o.failOn.fails(found.Verdict) {
+	if o.fails(found.Verdict) {
 		return &diffreport.DifferencesError{Verdict: found.Verdict}
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/build/bundle"
-	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
@@ -37,7 +35,6 @@ func TestExitCode(t *testing.T) {
 		{"a duplicate provider", &operand.DuplicateError{}, ExitFindings},
 		{"manifests that cannot be rendered", &operand.RenderError{Err: errors.New("no value")}, ExitInvalid},
 		{"an invalid entry of images.json", &imagesjson.EntryError{Err: errors.New("no digest")}, ExitInvalid},
-		{"a bundle that cannot be packed", &pack.Error{Err: invalid}, ExitInvalid},
 		{"a rollout at rest", &rollout.StateError{State: rollout.AtRest}, ExitGood},
 		{"a rollout in progress", &rollout.StateError{State: rollout.RollingOut}, 1},
 		{"a blocked rollout", &rollout.StateError{State: rollout.Blocked}, 2},
@@ -45,7 +42,6 @@ func TestExitCode(t *testing.T) {
 		{"an invalid command line of status", &statusUsageError{&UsageError{errors.New("unknown flag")}}, ExitInvalid},
 		{"an unavailable API server", &installed.AccessError{Err: errors.New("connection refused")}, ExitIO},
 		{"missing permissions", &installed.AccessError{Err: errors.New("forbidden"), Permanent: true}, ExitInvalid},
-		{"a full disk", &bundle.WriteError{Err: errors.New("no space left")}, ExitIO},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := ExitCode(c.err); got != c.want {
