@@ -281,18 +281,3 @@ func TestRegistry_FetchesAndHidesTokens(t *testing.T) {
 	other := tokens(t, reg.Host(), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"refresh_token":%q}`, secret) })
 	hidden(t, fails(t, c, strings.Replace(reference, host, other, 1)))
 }
-
-func TestRegistry_BoundsRedirects(t *testing.T) {
-	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v2/" {
-			asked++
-			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
-		}
-	}))
-	defer server.Close()
-	err := fails(t, client(t), strings.TrimPrefix(server.URL, "http://")+"/a/b@sha256:"+strings.Repeat("a", 64))
-	if !strings.Contains(err.Error(), "redirects") || asked > 50 {
-		t.Errorf("got %v after %d requests", err, asked)
-	}
-}
