@@ -121,16 +121,6 @@ func (f Files) Complete() (Files, bool) {
 	return nil, false
 }
 
-// Listing returns the digest of metadata.json; empty if there is no such file.
-// The file contains the digest of the manifests.
-func (f Files) Listing() digest.Digest {
-	data, ok := f[path.Join(bundleRoot, metadataJSON)]
-	if !ok {
-		return ""
-	}
-	return digest.FromBytes(data)
-}
-
 // holds reports whether a file or a directory exists at dir.
 func (f Files) holds(dir string) bool {
 	for file := range f {

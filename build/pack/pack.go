@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -18,7 +17,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 )
 
@@ -43,8 +41,7 @@ func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 // digest.
 //
 // The layer hides the bundle's directory in base, so that packing again replaces
-// the bundle. The image has a locator of the layer and the digest of the bundle, as
-// annotations or, for Docker images, as labels, for readers of earlier releases.
+// the bundle.
 func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	image, err := p.pack(base, bundle)
 	if err != nil {
@@ -74,21 +71,14 @@ func (p Packer) pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	digest, err := layer.Digest()
-	if err != nil {
-		return nil, fmt.Errorf("reading the layer: %w", err)
-	}
-	hints, texts := remote.LocatorAnnotations(digest, files), p.annotations(bundle.Metadata)
-	switch {
+	switch texts := p.annotations(bundle.Metadata); {
 	case base == nil:
-		maps.DeleteFunc(hints, func(_, value string) bool { return value == "" })
-		maps.Copy(texts, hints)
 		return p.scratch(layer, texts)
-	case mediaType == types.DockerLayer:
-		return p.appendLabelled(base, layer, hints)
+	case mediaType == types.DockerLayer: // Docker's manifests have no annotations
+		return p.appendLayer(base, layer)
+	default:
+		return p.appendAnnotated(base, layer, texts)
 	}
-	maps.Copy(texts, hints)
-	return p.appendAnnotated(base, layer, texts)
 }
 
 // WriteLayout writes image, a v1.Image or a v1.ImageIndex, as an OCI image layout to the directory dir; see
@@ -134,29 +124,6 @@ func (p Packer) appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]
 	}
 	texts[ocispec.AnnotationBaseImageDigest] = digest.String()
 	return mutate.Annotations(image, texts).(v1.Image), nil
-}
-
-// appendLabelled appends layer to base and adds labels to the config, because
-// Docker's manifests have no annotations.
-func (p Packer) appendLabelled(base v1.Image, layer v1.Layer, labels map[string]string) (v1.Image, error) {
-	image, err := p.appendLayer(base, layer)
-	if err != nil {
-		return nil, err
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("reading the image's config: %w", err)
-	}
-	config = config.DeepCopy()
-	if config.Config.Labels == nil {
-		config.Config.Labels = map[string]string{}
-	}
-	maps.Copy(config.Config.Labels, labels)
-	image, err = mutate.ConfigFile(image, config)
-	if err != nil {
-		return nil, fmt.Errorf("writing the image's labels: %w", err)
-	}
-	return image, nil
 }
 
 // appendLayer appends layer to base.

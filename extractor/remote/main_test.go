@@ -88,3 +88,13 @@ func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.File
 func forget(c *Registry) {
 	c.layers = layerCache{}
 }
+
+// layerOf returns the n-th layer of an image.
+func layerOf(t testing.TB, image v1.Image, n int) v1.Descriptor {
+	t.Helper()
+	m, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Layers[n]
+}

@@ -19,7 +19,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -94,15 +93,14 @@ func (r *release) add(s *server, b *block, base v1.Descriptor, n, images, scale 
 	for _, image := range []struct {
 		references *[]string
 		layers     []v1.Descriptor
-		hints      map[string]string
 		bundles    int
 	}{
-		{&r.packed, []v1.Descriptor{base, program, last}, remote.LocatorAnnotations(last.Digest, files), 1},
-		{&r.changed, []v1.Descriptor{base, program, lastNewer}, remote.LocatorAnnotations(lastNewer.Digest, newer), 1},
-		{&r.squashed, []v1.Descriptor{base, after}, nil, 1},
-		{&r.empty, []v1.Descriptor{base, program}, nil, 0},
+		{&r.packed, []v1.Descriptor{base, program, last}, 1},
+		{&r.changed, []v1.Descriptor{base, program, lastNewer}, 1},
+		{&r.squashed, []v1.Descriptor{base, after}, 1},
+		{&r.empty, []v1.Descriptor{base, program}, 0},
 	} {
-		reference, err := s.image("providers/"+name, image.layers, image.hints, image.bundles)
+		reference, err := s.image("providers/"+name, image.layers, image.bundles)
 		if err != nil {
 			return err
 		}
@@ -196,7 +194,7 @@ func (s *server) blob(parts [][]byte) v1.Descriptor {
 }
 
 // image makes an image available. Its config names layers that no client reads.
-func (s *server) image(repository string, layers []v1.Descriptor, hints map[string]string, bundles int) (string, error) {
+func (s *server) image(repository string, layers []v1.Descriptor, bundles int) (string, error) {
 	config := v1.ConfigFile{Architecture: "amd64", OS: "linux", RootFS: v1.RootFS{Type: "layers"}}
 	for _, layer := range layers {
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.Digest)
@@ -207,7 +205,7 @@ func (s *server) image(repository string, layers []v1.Descriptor, hints map[stri
 	}
 	d := s.blob([][]byte{data})
 	d.MediaType = types.OCIConfigJSON
-	m := &v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: d, Layers: layers, Annotations: hints}
+	m := &v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: d, Layers: layers}
 	if data, err = json.Marshal(m); err != nil {
 		return "", err
 	}

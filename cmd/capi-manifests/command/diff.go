@@ -92,6 +92,7 @@ func newDiff() *cobra.Command {
 	flags := cmd.Flags()
 	cli.RegisterFormat(cmd, &options.format, diffreport.Formats, "report")
 	flags.StringSliceVar(&options.failOn, "fail-on", failOnChoices[:1], "`levels` for exit code 1: any, or breaking, widening, or both separated by a comma")
+	flags.Lookup("fail-on").DefValue = failOnChoices[0] // without brackets
 	flags.BoolVar(&options.full, "full", false, "show all places of a change")
 	cli.RegisterColor(cmd, &options.color, "text")
 	cli.CompleteFixed(cmd, "fail-on", append(failOnChoices, "breaking,widening")...)
