@@ -250,9 +250,8 @@ func scan(data []byte) ([]entry, error) {
 
 // checkObject returns a *SyntaxError if data is not one JSON object.
 func checkObject(data []byte) error {
-	const want = "want a JSON object that maps keys to image references"
 	if len(bytes.TrimSpace(data)) == 0 {
-		return &SyntaxError{1, 1, errors.New("the file is empty; " + want)}
+		return &SyntaxError{1, 1, errors.New("the file is empty")}
 	}
 	var whole json.RawMessage
 	err := json.Unmarshal(data, &whole)
@@ -266,7 +265,7 @@ func checkObject(data []byte) error {
 	}
 	if start := bytes.IndexByte(data, whole[0]); whole[0] != '{' {
 		line, column := position(data, int64(start))
-		return &SyntaxError{line, column, errors.New(want)}
+		return &SyntaxError{line, column, errors.New("not an object")}
 	}
 	return nil
 }
