@@ -14,6 +14,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -125,7 +127,7 @@ func (k verifyingKey) Public() crypto.PublicKey { return k.key }
 // images that nodes pull.
 func published(t *testing.T, b build, program string) (references []string) {
 	t.Helper()
-	server := httptest.NewServer(registry.New())
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	repository, err := name.NewRepository(strings.TrimPrefix(server.URL, "http://") + "/" + program)
 	must(t, err)
