@@ -76,7 +76,7 @@ var misspelts = map[string]misspelt{
 	".components.deployment.args":                       {ofDeployed + "{args: [--v=4, --v=5]}}]", "spec.components[0].deployment.args: Forbidden: Deployment openshift-cluster-api/gated: --v=4 and --v=5 set the same argument"},
 	".components.deployment.env":                        {ofDeployed + "{env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.nam}}}]}}]", "metadata.nam"},
 	".components.deployment.imagePullSecrets":           {ofDeployed + "{imagePullSecrets: ['']}}]", "imagePullSecrets[0]"}, // the kubelet names a Secret that does not exist, if it needs one
-	".components.patches.target.group":                  {ofPatch + "{group: app, kind: Deployment}}]}]", `spec.components[0].patches[0].target: Not found: "Deployment  of group \"app\""`},
+	".components.patches.target.group":                  {ofPatch + "{group: app, kind: Deployment}}]}]", `spec.components[0].patches[0].target: Not found: "Deployment of group \"app\"; the component has gated of group \"apps\""`},
 	".components.patches.target.kind":                   {ofPatch + "{group: apps, kind: Deploymnt}}]}]", `"Deploymnt of group`},
 	".components.patches.target.name":                   {ofPatch + "{group: apps, kind: Deployment, name: gate}}]}]", `"Deployment gate of group`},
 	".components.patches.patch":                         {ofCore + "patches: [{patch: 'spec: {replica: 2}', target: {group: apps, kind: Deployment}}]}]", `unknown field "spec.replica"`},

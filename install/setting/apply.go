@@ -161,7 +161,7 @@ func describeTarget(target v1alpha1.PatchTarget, objects []*unstructured.Unstruc
 			have = append(have, fmt.Sprintf("%s of group %q", obj.GetName(), object.GroupKind(obj).Group))
 		}
 	}
-	text := strings.TrimSpace(fmt.Sprintf("%s %s of group %q", target.Kind, target.Name, target.Group))
+	text := fmt.Sprintf("%s of group %q", strings.TrimSpace(target.Kind+" "+target.Name), target.Group)
 	if len(have) > 0 {
 		text += "; the component has " + strings.Join(have, ", ")
 	}
