@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,6 +175,30 @@ func (o *oldInstaller) theirs(phases []boxcutter.Phase) []string {
 	return found
 }
 
+// recorded are the field managers of each kind of object beside cluster-capi-operator's, as its program left them in clusters of seven platforms. All
+// objects had its two labels and its annotation, and no owner and no finalizer.
+var recorded = map[string][]string{
+	"ClusterRole": {"clusterrole-aggregation-controller"}, "ClusterRoleBinding": nil, "ConfigMap": nil, "CustomResourceDefinition": {"kube-apiserver"},
+	"Deployment": {"kube-controller-manager"}, "MutatingWebhookConfiguration": nil, "Role": nil, "RoleBinding": nil, "Service": nil, "ServiceAccount": nil,
+	"ValidatingAdmissionPolicy": nil, "ValidatingAdmissionPolicyBinding": nil, "ValidatingWebhookConfiguration": nil,
+}
+
+// asRecorded fails the test unless the objects of phases have the metadata that the program of cluster-capi-operator leaves.
+func (o *oldInstaller) asRecorded(phases []boxcutter.Phase) {
+	o.Helper()
+	for _, actual := range o.read(phases) {
+		others, known := recorded[actual.GetKind()]
+		for _, entry := range actual.GetManagedFields() {
+			known = known && (entry.Manager == predecessor.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply || slices.Contains(others, entry.Manager))
+		}
+		labels := actual.GetLabels()
+		if !known || labels[predecessor.ManagedByLabel] != predecessor.ManagedBy || labels[predecessor.ComponentLabel] == "" || strings.HasSuffix(labels[predecessor.ComponentLabel], "-crds") ||
+			actual.GetAnnotations()[v1alpha1.RevisionAnnotation] == "" || actual.GetOwnerReferences() != nil || actual.GetFinalizers() != nil {
+			o.Fatalf("%s %s is not as cluster-capi-operator leaves it: %v", actual.GetKind(), actual.GetName(), actual.Object["metadata"])
+		}
+	}
+}
+
 // newHalfway makes cluster-capi-operator install revision 1 of providers, and roll out revision 2 halfway.
 func newHalfway(h *harness, providers ...provider) (old *oldInstaller, phases []boxcutter.Phase) {
 	h.Helper()
@@ -183,6 +208,7 @@ func newHalfway(h *harness, providers ...provider) (old *oldInstaller, phases []
 	phases = old.phases(providers...)
 	old.install(1, phases)
 	old.install(2, phases[:1])
+	old.asRecorded(phases)
 	old.report(1, 2)
 	return old, phases
 }
