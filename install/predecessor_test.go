@@ -189,7 +189,7 @@ func (o *oldInstaller) asRecorded(phases []boxcutter.Phase) {
 	for _, actual := range o.read(phases) {
 		others, known := recorded[actual.GetKind()]
 		for _, entry := range actual.GetManagedFields() {
-			known = known && (entry.Manager == predecessor.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply || slices.Contains(others, entry.Manager))
+			known = known && (entry.Manager == predecessor.FieldOwner || slices.Contains(others, entry.Manager)) // the program applies; the emulation also creates
 		}
 		labels := actual.GetLabels()
 		if !known || labels[predecessor.ManagedByLabel] != predecessor.ManagedBy || labels[predecessor.ComponentLabel] == "" || strings.HasSuffix(labels[predecessor.ComponentLabel], "-crds") ||
