@@ -208,6 +208,14 @@ func newHalfway(h *harness, providers ...provider) (old *oldInstaller, phases []
 	phases = old.phases(providers...)
 	old.install(1, phases)
 	old.install(2, phases[:1])
+	old.eventually("the Deployments are rolled out", func() error {
+		for _, actual := range old.read(phases) {
+			if actual.GetKind() == "Deployment" && actual.GetAnnotations()["deployment.kubernetes.io/revision"] == "" {
+				return fmt.Errorf("Deployment %s has no ReplicaSet yet", actual.GetName())
+			}
+		}
+		return nil
+	})
 	old.asRecorded(phases)
 	old.report(1, 2)
 	return old, phases
