@@ -106,3 +106,31 @@ func (h *harness) upgradeWrites(revision int, most objectWrites) {
 	h.Logf("upgrade to revision %d: %d requests: %d dry runs, %d writes and %d conflicts of %d objects, %d others",
 		revision, len(all), sum.dryRuns, sum.writes, sum.conflicts, len(objects), len(other))
 }
+
+// Guarantee: a first installation sends each object at most three times, in the preflight, in the dry run of its phase, and in its write, and reads
+// none before: the answer to the dry run says that the object does not exist.
+func TestInstallation_SendsEachObjectThreeTimes(t *testing.T) {
+	h := newHarness(t)
+	var read sync.Map
+	h.onRequest.Store(new(func(request *http.Request) *http.Response {
+		if request.Method == http.MethodGet {
+			read.Store(request.URL.Path, true)
+		}
+		return nil
+	}))
+	h.installRelease(ofVersions("v1.0.0", "v1.0.0")...)
+	dryRuns := map[string]int{}
+	for _, w := range h.requests.take() {
+		if w.dryRun && w.method == http.MethodPatch {
+			dryRuns[w.path]++
+		}
+	}
+	for path, count := range dryRuns {
+		if _, found := read.Load(path); found || !dryRunsUnchanged() && count > 2 {
+			t.Errorf("%s: %d dry runs, want 2 at most; it was read: %t", path, count, found)
+		}
+	}
+	if len(dryRuns) < 18 {
+		t.Errorf("%d objects had dry runs, want 18", len(dryRuns))
+	}
+}

@@ -280,7 +280,7 @@ func (e *Engine) availableInCache(ctx context.Context, phase revision.Phase) boo
 		if object.GroupKind(obj) == probe.CompatibilityRequirement { // a check; no provider needs it to run
 			continue
 		}
-		switch actual, err := ReferenceTo(obj).Read(ctx, e.Reader); {
+		switch actual, err := ReferenceTo(obj).Read(ctx, e.Reader, client.UnsafeDisableDeepCopy); {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			return false
 		case err == nil && probe.Available().Probe(actual).Status != types.ProbeStatusTrue:

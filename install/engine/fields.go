@@ -52,7 +52,7 @@ func (a application) takeOver(ctx context.Context, phase revision.Phase, objects
 // takeOverObject takes over the fields of an object. It returns when the cache shows the write: an apply of the object as it was before is a
 // conflict.
 func (a application) takeOverObject(ctx context.Context, owner string, desired *unstructured.Unstructured) error {
-	live, err := orNil(ReferenceTo(desired).Read(ctx, a.engine.Reader))
+	live, err := orNil(ReferenceTo(desired).Read(ctx, a.engine.Reader, client.UnsafeDisableDeepCopy))
 	if err != nil || live == nil {
 		return err
 	}

@@ -216,9 +216,9 @@ func (r Reference) Object() *unstructured.Unstructured {
 }
 
 // Read reads the object.
-func (r Reference) Read(ctx context.Context, reader client.Reader) (*unstructured.Unstructured, error) {
+func (r Reference) Read(ctx context.Context, reader client.Reader, options ...client.GetOption) (*unstructured.Unstructured, error) {
 	out := r.Object()
-	return out, reader.Get(ctx, client.ObjectKeyFromObject(out), out)
+	return out, reader.Get(ctx, client.ObjectKeyFromObject(out), out, options...)
 }
 
 // Removal is the result of one pass that removes a revision.

@@ -116,6 +116,9 @@ type span struct{ start, end int }
 // "${", so that braces in operands nest.
 func spans(line []byte) (found []span) {
 	var open []int
+	if !bytes.Contains(line, []byte("${")) { // most lines
+		return nil
+	}
 	for i := 1; i < len(line); i++ {
 		switch {
 		case line[i] == '{' && line[i-1] == '$':

@@ -13,7 +13,8 @@ import (
 
 // withoutOtherForms removes from the sets of fields that differ those whose actual value is only another form of the desired one.
 func (d *Comparator) withoutOtherForms(res *CompareResult, desired, actual *unstructured.Unstructured) {
-	if !res.differs() {
+	ofMetadata := func(path fieldpath.Path) bool { return !isContent(path) }
+	if all(res.Comparison.Modified, ofMetadata) && all(res.Comparison.Removed, ofMetadata) { // without a conversion of a large object
 		return
 	}
 	stored, known := d.stored(desired)
