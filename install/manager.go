@@ -47,6 +47,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/compatibility"
 	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/guard"
+	"github.com/capi-installer/capi-installer/install/history"
 	"github.com/capi-installer/capi-installer/install/installer"
 	"github.com/capi-installer/capi-installer/install/instance"
 	"github.com/capi-installer/capi-installer/install/masking"
@@ -183,7 +184,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Kinds: registryconfig.ConfigKinds(), Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
 	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(version.BeyondProgress)).
-		Watches(&corev1.ConfigMap{}, always).
+		Watches(&corev1.ConfigMap{}, always, builder.WithPredicates(exceptHistory)).
 		Watches(&corev1.Secret{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, always).
@@ -269,7 +270,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).
-		Watches(&corev1.ConfigMap{}, always).
+		Watches(&corev1.ConfigMap{}, always, builder.WithPredicates(ofVersion)).
 		Watches(&corev1.Secret{}, always, builder.WithPredicates(ofVersion)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(objects.Source(clusterAPIRequest)).
@@ -330,8 +331,13 @@ var (
 	})
 )
 
-// ofVersion selects the Secrets of versions.
-var ofVersion = predicate.NewPredicateFuncs(func(secret client.Object) bool { return secret.GetLabels()[v1alpha1.RevisionPartLabel] != "" })
+// ofVersion selects the ConfigMaps and Secrets of versions.
+var ofVersion = predicate.NewPredicateFuncs(func(part client.Object) bool {
+	return part.GetLabels()[v1alpha1.RevisionLabel]+part.GetLabels()[v1alpha1.RevisionPartLabel] != "" || slices.Contains(part.GetFinalizers(), v1alpha1.TeardownFinalizer)
+})
+
+// exceptHistory leaves out the updates of the history: the version controller itself writes it.
+var exceptHistory = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetName() != history.ConfigMapName }}
 
 // byOthers selects the updates of the ClusterAPI object by other clients.
 var byOthers = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return status.WrittenByOthers(e.ObjectOld, e.ObjectNew) }}

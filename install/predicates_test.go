@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/compatibility"
+	"github.com/capi-installer/capi-installer/install/history"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -80,5 +82,29 @@ func TestRetries_DelaysGrowUntilProgress(t *testing.T) {
 	}
 	if diff := cmp.Diff([]time.Duration{1, 2, 4, 8, 16, 30, 30, 1, 2}, got); diff != "" {
 		t.Errorf("delays in seconds (-want +got):\n%s", diff)
+	}
+}
+
+// The installer controller reconciles for the ConfigMaps and Secrets of versions only, also if another actor has removed their labels. The version
+// controller writes the history itself.
+func TestOfVersion_Events(t *testing.T) {
+	part := func(edit func(*corev1.ConfigMap)) client.Object {
+		out := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "4.22.0-1"}}
+		edit(out)
+		return out
+	}
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: history.ConfigMapName}}
+	for name, test := range map[string]struct{ got, want bool }{
+		"first":                     {ofVersion.Create(event.CreateEvent{Object: part(func(c *corev1.ConfigMap) { c.Labels = map[string]string{v1alpha1.RevisionLabel: c.Name} })}), true},
+		"further part":              {ofVersion.Delete(event.DeleteEvent{Object: part(func(c *corev1.ConfigMap) { c.Labels = map[string]string{v1alpha1.RevisionPartLabel: c.Name} })}), true},
+		"without labels":            {ofVersion.Update(event.UpdateEvent{ObjectNew: part(func(c *corev1.ConfigMap) { c.Finalizers = []string{v1alpha1.TeardownFinalizer} })}), true},
+		"other":                     {ofVersion.Create(event.CreateEvent{Object: part(func(*corev1.ConfigMap) {})}), false},
+		"history":                   {exceptHistory.Update(event.UpdateEvent{ObjectNew: record}), false},
+		"history is deleted":        {exceptHistory.Delete(event.DeleteEvent{Object: record}), true},
+		"another ConfigMap changes": {exceptHistory.Update(event.UpdateEvent{ObjectNew: part(func(*corev1.ConfigMap) {})}), true},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: reconcile %t, want %t", name, test.got, test.want)
+		}
 	}
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/installation"
 )
 
-// installer is a running capi-installer, with nothing set in its environment, as in a cluster.
+// memoryLimit is the environment of the rollouts, as the Deployment in manifests/ sets it.
+const memoryLimit = "GOMEMLIMIT=140MiB"
+
+// installer is a running capi-installer.
 type installer struct {
 	*bed
 	*installation.Process
@@ -25,13 +28,13 @@ type installer struct {
 	first   <-chan time.Time
 }
 
-// start starts the capi-installer of a release.
-func (b *bed) start(ctx context.Context, binary, release string) (i *installer, err error) {
+// start starts the capi-installer of a release with further variables in its environment.
+func (b *bed) start(ctx context.Context, binary, release string, environment ...string) (i *installer, err error) {
 	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
 	i = &installer{bed: b, before: cost{Verbs: b.verbs(), ServerCPU: b.serverCPU()}, first: b.firstWrite(), started: time.Now()}
-	i.Process, err = installation.Launch(binary, []string{"HOME=" + b.dir, "TMPDIR=" + b.dir}, nil, b.Arguments(release)...)
+	i.Process, err = installation.Launch(binary, append(environment, "HOME="+b.dir, "TMPDIR="+b.dir), nil, b.Arguments(release)...)
 	return i, err
 }
 

@@ -37,7 +37,7 @@ type loadSize struct {
 const crdsOfProvider = 2
 
 // fullLoad has 500 CRDs, including the CRDs of the providers.
-var fullLoad = loadSize{images: 200, providers: 60, crds: 500 - 60*crdsOfProvider, objects: 5000}
+var fullLoad = loadSize{images: 200, providers: 60, crds: 500 - 60*crdsOfProvider, objects: 30000}
 
 // part returns a part of the load.
 func (s loadSize) part(divisor int) loadSize {
@@ -190,8 +190,7 @@ func copies(bundle extractor.Bundle, count int) (all []extractor.Bundle) {
 	return all
 }
 
-// crowd creates the CRDs and objects that the installer does not manage: a quarter each of ConfigMaps, Secrets, ServiceAccounts
-// and ClusterRoles.
+// crowd creates the CRDs and objects that the installer does not manage. Of six objects, four are instances of a CRD and one is a Namespace.
 func (b *bed) crowd(ctx context.Context, size loadSize) error {
 	if err := b.foreignCRDs(ctx, size.crds); err != nil {
 		return err
@@ -210,7 +209,13 @@ func (b *bed) crowd(ctx context.Context, size loadSize) error {
 func foreign(n int) client.Object {
 	meta := metav1.ObjectMeta{Name: fmt.Sprintf("foreign-%d", n), Namespace: metav1.NamespaceDefault}
 	text := strings.Repeat("text ", 100)
-	switch n % 4 {
+	switch n % 6 {
+	case 0:
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}}
+	case 1, 2, 3, 4:
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "foreign-0.example.com/v1", "kind": "Proxy", "metadata": map[string]any{"name": meta.Name}, "spec": map[string]any{"noProxy": text}}}
+	}
+	switch n / 6 % 4 {
 	case 0:
 		return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"text": text}}
 	case 1:

@@ -35,7 +35,7 @@ func rollouts(ctx context.Context, r *run) error {
 		return err
 	}
 	for _, roundTrip := range r.roundTrips {
-		b := &rolloutBench{run: r, binary: binary, roundTrip: roundTrip, rows: map[string]*row{}}
+		b := &rolloutBench{run: r, binary: binary, roundTrip: roundTrip, environment: []string{memoryLimit}, rows: map[string]*row{}}
 		if err := b.measure(ctx, providers); err != nil {
 			return err
 		}
@@ -62,8 +62,10 @@ type rolloutBench struct {
 	*run
 	binary    string
 	roundTrip time.Duration
-	rows      map[string]*row
-	versions  [][]revision.Phase // the installed versions
+	// environment is the environment of the installer.
+	environment []string
+	rows        map[string]*row
+	versions    [][]revision.Phase // the installed versions
 }
 
 // ours adds a row.
@@ -155,7 +157,7 @@ func changed(all []extractor.Bundle) []extractor.Bundle {
 // release measures the rollout of a release.
 func (b *rolloutBench) release(ctx context.Context, bed *bed, id, release string) (used cost, err error) {
 	progress("%s at %s", id, b.roundTrip)
-	i, err := bed.start(ctx, b.binary, release)
+	i, err := bed.start(ctx, b.binary, release, b.environment...)
 	if err != nil {
 		return used, err
 	}
@@ -200,7 +202,7 @@ func (b *bed) phases(ctx context.Context, version string) ([]revision.Phase, err
 // restart measures a start with nothing to do, the repair of a deleted object, and the memory at rest.
 func (b *rolloutBench) restart(ctx context.Context, bed *bed) (used cost, err error) {
 	progress("restart at %s", b.roundTrip)
-	i, err := bed.start(ctx, b.binary, fmt.Sprintf("4.22.%d", len(b.versions)-1))
+	i, err := bed.start(ctx, b.binary, fmt.Sprintf("4.22.%d", len(b.versions)-1), b.environment...)
 	if err != nil {
 		return used, err
 	}
