@@ -4,7 +4,6 @@ package guard
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -176,26 +175,21 @@ func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.U
 
 // Creates implements Cluster. The answer to a dry run has no resource version if the object does not exist, so one request answers both.
 func (g *Guards) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
-	if _, err := g.cached(ctx, desired); g.Cache == nil || !apierrors.IsNotFound(err) {
-		return false
-	}
-	answer, err := g.apply(ctx, desired)
-	return err == nil && answer.ResourceVersion == ""
-}
-
-// cached returns an object of the cache. Without cache, no object is found, and no Secret: the cache would watch all of them.
-func (g *Guards) cached(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	out := &unstructured.Unstructured{}
-	out.SetGroupVersionKind(like.GroupVersionKind())
-	if g.Cache == nil || object.GroupKind(like) == object.Secret {
-		return out, apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName())
-	}
-	return out, g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	known := &unstructured.Unstructured{}
+	known.SetGroupVersionKind(desired.GroupVersionKind())
+	return g.Cache != nil && object.GroupKind(desired) != object.Secret && apierrors.IsNotFound(g.Cache.Get(ctx, client.ObjectKeyFromObject(desired), known)) &&
+		g.Apply(ctx, desired) == nil && desired.GetResourceVersion() == ""
 }
 
 // Read implements Cluster.
 func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	out, err := g.cached(ctx, like)
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(like.GroupVersionKind())
+	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
+	// The cache would watch all Secrets.
+	if g.Cache != nil && object.GroupKind(like) != object.Secret {
+		err = g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+	}
 	if apierrors.IsNotFound(err) {
 		err = g.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
 	}
@@ -207,32 +201,12 @@ func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*un
 
 // Apply implements Cluster.
 func (g *Guards) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
-	_, err := g.apply(ctx, desired)
-	return err
-}
-
-// apply returns the answer to the dry run of an apply.
-func (g *Guards) apply(ctx context.Context, desired *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
-	content, err := json.Marshal(desired.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", object.Describe(desired), err)
-	}
-	return g.patch(ctx, desired, client.RawPatch(types.ApplyPatchType, content), client.ForceOwnership)
-}
-
-// patch returns the answer to the dry run of a patch: only the metadata, because a schema is large.
-func (g *Guards) patch(ctx context.Context, desired *unstructured.Unstructured, patch client.Patch, options ...client.PatchOption) (*metav1.PartialObjectMetadata, error) {
-	answer := &metav1.PartialObjectMetadata{}
-	answer.SetGroupVersionKind(desired.GroupVersionKind())
-	answer.SetNamespace(desired.GetNamespace())
-	answer.SetName(desired.GetName())
-	return answer, g.Writer.Patch(ctx, answer, patch, append(options, client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)...)
+	return g.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
 }
 
 // Merge implements Cluster.
 func (g *Guards) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
-	_, err := g.patch(ctx, desired, client.RawPatch(types.MergePatchType, patch))
-	return err
+	return g.Writer.Patch(ctx, desired.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
 }
 
 // Instance implements Cluster.

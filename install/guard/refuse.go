@@ -78,12 +78,12 @@ type Release struct {
 
 // Cluster answers without writing.
 type Cluster interface {
-	// Creates reports whether the API server accepts an object that does not exist. false says nothing.
+	// Creates reports whether the API server accepts an object that does not exist; false says nothing. It may change its argument.
 	Creates(ctx context.Context, desired *unstructured.Unstructured) bool
 	// Read returns an object; nil if it does not exist, or may not be read.
 	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
 	// Apply, Merge and Create return the answers of the API server to dry runs with the field manager of the installer: an apply, a merge patch, and
-	// a create. They do not change their arguments.
+	// a create. Only Apply may change its argument.
 	Apply(ctx context.Context, desired *unstructured.Unstructured) error
 	Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error
 	Create(ctx context.Context, desired *unstructured.Unstructured) error

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,7 +52,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
 	dryRuns := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(controlledBy(t, first.Name, settled("a", "red"))).Build(), interceptor.Funcs{
-		Patch: func(ctx context.Context, live client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
+		Apply: func(ctx context.Context, live client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 			dryRuns++
 			if err := live.Get(ctx, client.ObjectKeyFromObject(settled("a", "red")), &corev1.ConfigMap{}); apierrors.IsNotFound(err) {
 				return nil
