@@ -52,7 +52,7 @@ func (o *OperatorReconciler) Reconcile(ctx context.Context, _ reconcile.Request)
 	if err := o.Client.Get(ctx, key, cluster); err != nil || len(cluster.Status.Conditions) == 0 {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	operator, err := clusterOperator(ctx, o.Client, o.Client)
+	operator, err := clusterOperator(ctx, o.Client)
 	if operator == nil || err != nil {
 		return reconcile.Result{}, err
 	}
@@ -75,16 +75,16 @@ func writingOperator(err error) error {
 	return fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
 }
 
-// clusterOperator returns a copy of the ClusterOperator, or creates it; nil if the API does not exist, or the reader does not know the object yet.
-func clusterOperator(ctx context.Context, reader client.Reader, writer client.Writer) (*configv1.ClusterOperator, error) {
+// clusterOperator returns a copy of the ClusterOperator, or creates it; nil if the API does not exist, or the cache does not know the object yet.
+func clusterOperator(ctx context.Context, cached client.Client) (*configv1.ClusterOperator, error) {
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
-	err := reader.Get(ctx, client.ObjectKeyFromObject(operator), operator)
+	err := cached.Get(ctx, client.ObjectKeyFromObject(operator), operator)
 	if apierrors.IsNotFound(err) {
-		err = writer.Create(ctx, operator)
+		err = cached.Create(ctx, operator)
 	}
 	if apierrors.IsAlreadyExists(err) { // another process was faster
-		err = reader.Get(ctx, client.ObjectKeyFromObject(operator), operator)
+		err = cached.Get(ctx, client.ObjectKeyFromObject(operator), operator)
 	}
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil
@@ -107,7 +107,7 @@ func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1
 
 // relate writes the related objects of the ClusterOperator, if they differ in the cache. Only the installer controller knows them.
 func (r *Reporter) relate(ctx context.Context, related []configv1.ObjectReference) error {
-	operator, err := clusterOperator(ctx, r.Client, r.Client)
+	operator, err := clusterOperator(ctx, r.Client)
 	if operator == nil || err != nil || slices.Equal(operator.Status.RelatedObjects, related) {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,20 +25,11 @@ import (
 type kubectl struct {
 	*bed
 	binary string
-	// ordered applies phase by phase, and waits for each one, as the installer does. Otherwise all objects are applied at once.
-	ordered bool
 }
 
-func newKubectl(ctx context.Context, b *bed, ordered bool) (*kubectl, error) {
+func newKubectl(ctx context.Context, b *bed) (*kubectl, error) {
 	binary, err := controlplane.Build(ctx, os.Stderr)
-	return &kubectl{bed: b, binary: binary, ordered: ordered}, err
-}
-
-func (k *kubectl) name() string {
-	if k.ordered {
-		return "kubectl, ordered"
-	}
-	return "kubectl, unordered"
+	return &kubectl{b, binary}, err
 }
 
 // apply applies the phases of a version and returns the costs until the first write and until all Deployments are rolled out.
@@ -52,7 +42,7 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 		return first, all, err
 	}
 	wrote, before, serverCPU, start := k.firstWrite(), k.verbs(), k.serverCPU(), time.Now()
-	first.Program, all.Program = k.name(), k.name()
+	first.Program, all.Program = "kubectl, unordered", "kubectl, unordered"
 	for _, arguments := range commands {
 		used, err := k.run(ctx, arguments)
 		if err != nil {
@@ -80,26 +70,13 @@ func (k *kubectl) run(ctx context.Context, arguments []string) (cost, error) {
 	return used, err
 }
 
-// commands writes the objects to files and returns the arguments of each call of kubectl. An upgrade conflicts with the controller that
+// commands writes the objects to a file and returns the arguments of each call of kubectl. An upgrade conflicts with the controller that
 // aggregates ClusterRoles.
-func (k *kubectl) commands(phases []revision.Phase) (commands [][]string, err error) {
-	if !k.ordered {
-		phases = []revision.Phase{together(phases)}
-	}
-	for n, phase := range phases {
-		file := filepath.Join(k.dir, "phase-"+strconv.Itoa(n)+".yaml")
-		if err := writeObjects(file, phase); err != nil {
-			return nil, err
-		}
-		commands = append(commands, []string{"apply", "--server-side", "--force-conflicts", "--filename=" + file})
-		if found := names(phase, "CustomResourceDefinition"); k.ordered && len(found) > 0 {
-			commands = append(commands, append([]string{"wait", "--for=condition=Established", "--timeout=10m", "crds"}, found...))
-		}
-		if found := names(phase, "Deployment"); len(found) > 0 {
-			commands = append(commands, append([]string{"rollout", "status", "--timeout=10m", "--namespace=" + v1alpha1.OpenShiftNamespaces.Operand, "deployments"}, found...))
-		}
-	}
-	return commands, nil
+func (k *kubectl) commands(phases []revision.Phase) ([][]string, error) {
+	all, file := together(phases), filepath.Join(k.dir, "objects.yaml")
+	apply := []string{"apply", "--server-side", "--force-conflicts", "--filename=" + file}
+	status := []string{"rollout", "status", "--timeout=10m", "--namespace=" + v1alpha1.OpenShiftNamespaces.Operand, "deployments"}
+	return [][]string{apply, append(status, names(all, "Deployment")...)}, writeObjects(file, all)
 }
 
 // together returns one phase with the objects of all phases in apply order.

@@ -125,11 +125,11 @@ func (b *rolloutBench) loadKubectl(ctx context.Context, bed *bed, size loadSize)
 	if err := bed.crowd(ctx, size); err != nil {
 		return err
 	}
-	k, err := newKubectl(ctx, bed, true)
+	k, err := newKubectl(ctx, bed)
 	if err != nil {
 		return err
 	}
-	progress("install with %s", k.name())
+	progress("install with kubectl")
 	_, used, err := k.apply(ctx, b.versions[0])
 	b.peer("install", used)
 	return err

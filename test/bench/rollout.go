@@ -79,10 +79,8 @@ func (b *rolloutBench) measure(ctx context.Context, providers []extractor.Bundle
 	if err := b.withBed(ctx, "installer", func(bed *bed) error { return b.installer(ctx, bed, providers) }); err != nil {
 		return err
 	}
-	for _, ordered := range []bool{true, false} {
-		if err := b.withBed(ctx, fmt.Sprintf("kubectl-%t", ordered), func(bed *bed) error { return b.kubectl(ctx, bed, ordered) }); err != nil {
-			return err
-		}
+	if err := b.withBed(ctx, "kubectl", func(bed *bed) error { return b.kubectl(ctx, bed) }); err != nil {
+		return err
 	}
 	workload := fmt.Sprintf("%d providers, %d objects", len(providers), len(together(b.versions[0]).Objects))
 	for _, id := range rowIDs {
@@ -248,14 +246,14 @@ func (i *installer) repair(ctx context.Context, object *unstructured.Unstructure
 }
 
 // kubectl measures the same steps with kubectl, with the objects of the installed versions.
-func (b *rolloutBench) kubectl(ctx context.Context, bed *bed, ordered bool) error {
-	k, err := newKubectl(ctx, bed, ordered)
+func (b *rolloutBench) kubectl(ctx context.Context, bed *bed) error {
+	k, err := newKubectl(ctx, bed)
 	if err != nil {
 		return err
 	}
 	last := len(b.versions) - 1
 	for n, id := range []string{"install", "upgrade-one", "upgrade-all", "restart", "repair"} {
-		progress("%s at %s with %s", id, b.roundTrip, k.name())
+		progress("%s at %s with kubectl", id, b.roundTrip)
 		if id == "repair" {
 			if err := bed.Admin.Delete(ctx, victim(b.versions[0])); err != nil {
 				return err
