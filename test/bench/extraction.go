@@ -10,9 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/capi-installer/capi-installer/internal/parallel"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -115,26 +115,22 @@ func (b *extractBench) extract(ctx context.Context, cache string, references []s
 	return used, nil
 }
 
+// exported is the result of one crane export.
+type exported struct {
+	cost
+	err error
+}
+
 // exportAll runs crane export for each image, a few at once.
 func (b *extractBench) exportAll(ctx context.Context, references []string) (all cost, err error) {
 	b.registry.reset()
 	start := time.Now()
-	slots := make(chan struct{}, exportsAtOnce)
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	for _, reference := range references {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			_, one, runErr := finish(exec.CommandContext(ctx, b.crane, "export", reference, os.DevNull))
-			mu.Lock()
-			defer mu.Unlock()
-			all.CPU += one.CPU
-			all.Memory = max(all.Memory, one.Memory)
-			err = errors.Join(err, runErr)
-		})
+	for _, one := range parallel.MapLimit(references, exportsAtOnce, func(reference string) (out exported) {
+		_, out.cost, out.err = finish(exec.CommandContext(ctx, b.crane, "export", reference, os.DevNull))
+		return out
+	}) {
+		all.CPU, all.Memory, err = all.CPU+one.CPU, max(all.Memory, one.Memory), errors.Join(err, one.err)
 	}
-	group.Wait()
 	sent, requests := b.registry.reset()
 	all.Program, all.Seconds, all.Requests, all.Bytes = "crane export", time.Since(start).Seconds(), int(requests), sent
 	return all, err

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,33 +31,27 @@ func newKubectl(ctx context.Context, b *bed) (*kubectl, error) {
 	return &kubectl{b, binary}, err
 }
 
-// apply applies the phases of a version and returns the costs until the first write and until all Deployments are rolled out.
-func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, all cost, err error) {
+// apply applies the phases of a version and returns the cost until all Deployments are rolled out.
+func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (all cost, err error) {
 	commands, err := k.commands(phases)
 	if err != nil {
-		return first, all, err
+		return all, err
 	}
 	if err := k.awaitIdle(ctx); err != nil {
-		return first, all, err
+		return all, err
 	}
-	wrote, before, serverCPU, start := k.firstWrite(), k.verbs(), k.serverCPU(), time.Now()
-	first.Program, all.Program = "kubectl, unordered", "kubectl, unordered"
+	before, serverCPU, start := k.verbs(), k.serverCPU(), time.Now()
+	all.Program = "kubectl, unordered"
 	for _, arguments := range commands {
 		used, err := k.run(ctx, arguments)
 		if err != nil {
-			return first, all, err
+			return all, err
 		}
 		all.CPU += used.CPU
 	}
 	all.Verbs = k.verbs().since(before)
 	all.Seconds, all.Requests, all.ServerCPU = time.Since(start).Seconds(), all.Verbs.sum(), k.serverCPU()-serverCPU
-	select {
-	case at := <-wrote:
-		first.Seconds = at.Sub(start).Seconds()
-	default:
-		return first, all, errors.New("kubectl has written nothing")
-	}
-	return first, all, nil
+	return all, nil
 }
 
 // run runs kubectl as the installer's service account.

@@ -130,7 +130,7 @@ func (b *rolloutBench) loadKubectl(ctx context.Context, bed *bed, size loadSize)
 		return err
 	}
 	progress("install with kubectl")
-	_, used, err := k.apply(ctx, b.versions[0])
+	used, err := k.apply(ctx, b.versions[0])
 	b.peer("install", used)
 	return err
 }

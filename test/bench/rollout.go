@@ -259,14 +259,11 @@ func (b *rolloutBench) kubectl(ctx context.Context, bed *bed) error {
 				return err
 			}
 		}
-		first, all, err := k.apply(ctx, b.versions[min(n, last)])
+		all, err := k.apply(ctx, b.versions[min(n, last)])
 		if err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
 		b.peer(id, all)
-		if id == "install" {
-			b.peer("first-write", first)
-		}
 	}
 	return os.RemoveAll(filepath.Join(k.dir, "kubectl-cache"))
 }
