@@ -270,7 +270,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers))).
-		Watches(&corev1.ConfigMap{}, always, builder.WithPredicates(ofVersion)).
+		Watches(&corev1.ConfigMap{}, always, builder.WithPredicates(exceptHistory)).
 		Watches(&corev1.Secret{}, always, builder.WithPredicates(ofVersion)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(objects.Source(clusterAPIRequest)).
@@ -331,12 +331,10 @@ var (
 	})
 )
 
-// ofVersion selects the ConfigMaps and Secrets of versions.
-var ofVersion = predicate.NewPredicateFuncs(func(part client.Object) bool {
-	return part.GetLabels()[v1alpha1.RevisionLabel]+part.GetLabels()[v1alpha1.RevisionPartLabel] != "" || slices.Contains(part.GetFinalizers(), v1alpha1.TeardownFinalizer)
-})
+// ofVersion selects the Secrets of versions.
+var ofVersion = predicate.NewPredicateFuncs(func(secret client.Object) bool { return secret.GetLabels()[v1alpha1.RevisionPartLabel] != "" })
 
-// exceptHistory leaves out the updates of the history: the version controller itself writes it.
+// exceptHistory leaves out the updates of the history: the version controller itself writes it, and nothing follows from it.
 var exceptHistory = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetName() != history.ConfigMapName }}
 
 // byOthers selects the updates of the ClusterAPI object by other clients.
