@@ -178,6 +178,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k.kubectl("apply", "-k", k.folder)
 	p = k.run()
 	k.settled("1.1.0-2")
+	k.followsUpgrade("1.1.0")
 	k.plansNothing("1.1.0") // the installed objects name version 1.1.0-2
 
 	docker.Version = "v1.2.0"
@@ -424,6 +425,19 @@ func (k *kubernetes) tool(arguments ...string) ([]byte, error) {
 	program := filepath.Join(k.TempDir(), "capi-manifests")
 	k.must(fixture.Build(k.Context(), program, "../..", "./cmd/capi-manifests"))
 	return exec.CommandContext(k.Context(), program, arguments...).Output()
+}
+
+// followsUpgrade runs the commands of docs/upgrade.md that wait for a release, and the command that accepts a risk.
+func (k *kubernetes) followsUpgrade(release string) {
+	k.Helper()
+	for _, phrase := range []string{"Without the program", "can be accepted for a release:"} {
+		for _, command := range k.commands("docs/upgrade.md", phrase) {
+			k.kubectl(strings.Split(strings.ReplaceAll(strings.Join(command, " "), "4.22.1", release), " ")...)
+		}
+	}
+	wait := strings.Fields(strings.ReplaceAll(documented(k.T, "docs/upgrade.md", "can be started before the change:")[0], "4.22.1", release))
+	_, err := k.tool(append(wait[1:], "--kubeconfig", k.Cluster.Kubeconfig)...)
+	k.must(err)
 }
 
 // plansNothing expects from "plan --against" that the installed release changes nothing.
