@@ -41,7 +41,7 @@ var kindRules = []contract.Rule{{
 	ID:       "control-plane/status-version",
 	Severity: contract.Error,
 	Source:   forControlPlane("ControlPlane: version"),
-	Why:      "A control plane with spec.version reports its version in status.versions or status.version. Without them Cluster API takes it for a control plane before its first version, under each contract: MachineSets create no Machines, and no version is upgraded.",
+	Why:      "A control plane with spec.version reports its version in status.versions or status.version. Without them Cluster API takes it for a control plane before its first version, under each contract: MachineSets create no Machines, and the webhook of Clusters rejects another version with \"control plane is currently provisioning\".",
 	Fix:      "Add status.versions, a list of version and replicas, or the string status.version.",
 	Check: aControlPlane.whenThere("spec.version", func(d *contract.Definition) contract.Findings {
 		if d.HasField("status.versions") {
