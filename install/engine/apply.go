@@ -200,7 +200,7 @@ func (a application) release(ctx context.Context, hold holder, results []Phase) 
 const connectionTime = 10 * time.Second
 
 // readable returns an error if instances of a CRD that waits cannot be read: its storage version does not switch then. The API server keeps its
-// connections to an old pod until the pod ends, and that pod cannot convert. So this waits: whatever waited for the new pods is applied in the moment
+// connections to an old pod until the pod ends, and that pod cannot convert. So this waits: objects that wait for the new pods are applied in the moment
 // in which they answer.
 func (a application) readable(ctx context.Context, results []Phase) error {
 	limited, cancel := context.WithTimeout(ctx, connectionTime)

@@ -37,7 +37,7 @@ func (a application) left(ctx context.Context, desired *unstructured.Unstructure
 }
 
 // takeOver makes the installer the owner of the fields that an older version has applied to objects of a phase, and that the phase does not
-// apply: so the apply removes them, whoever owns them now. It changes nothing but field managers. A process that ends before the apply is followed
+// apply: so the apply removes them, regardless of their present owners. It changes nothing but field managers. A process that ends before the apply is followed
 // by one that continues, because the objects still name the older version.
 func (a application) takeOver(ctx context.Context, phase revision.Phase, objects []client.Object) error {
 	for _, obj := range objects {

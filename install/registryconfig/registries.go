@@ -139,7 +139,7 @@ const (
 	tempPattern = "registries-"
 )
 
-// Close removes the temporary files. The settings must not be used any more.
+// Close removes the temporary files. The settings must no longer be used.
 func (r *Registries) Close() error {
 	if r.dir == "" {
 		return nil

@@ -314,7 +314,7 @@ func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// A release counts as installed only when the version controller says so, whatever version is installed.
+// A release counts as installed only when the version controller says so, independent of the version that is installed.
 func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}, {Name: "without-version"}}}
 	cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}

@@ -213,7 +213,7 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 	return reported, nil
 }
 
-// errRecreated is the error of an outcome about an object that does not exist any more.
+// errRecreated is the error of an outcome about an object that no longer exists.
 var errRecreated = errors.New("the object was deleted and created again")
 
 // maskStatus replaces the values of Secrets in messages.

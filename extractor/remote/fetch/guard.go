@@ -95,7 +95,7 @@ func (g *guard) trace(ctx context.Context, stop context.CancelCauseFunc) context
 // caller holds the lock.
 func (g *guard) checkAddress(at netip.Addr, host string) error {
 	if kind := kindOfAddress(at); kind != public && (kind == reserved || kind != g.own) {
-		return &RedirectError{host, fmt.Sprintf("the address is %s, and the registry is not there", kind)}
+		return &RedirectError{host, fmt.Sprintf("the address is %s, and the host of the registry is not", kind)}
 	}
 	return nil
 }
