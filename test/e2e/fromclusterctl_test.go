@@ -36,7 +36,7 @@ func TestKubernetes_FromClusterctl(t *testing.T) {
 	if diff := cmp.Diff(before, w.crds()); diff != "" {
 		t.Errorf("CRDs and their UIDs (-before +after):\n%s", diff)
 	}
-	for _, phrase := range []string{"## What stays", "In `capi-system` only", "have the installer remove the rest"} {
+	for _, phrase := range []string{"## What stays", "In `capi-system` only", "let the installer remove the rest"} {
 		for _, command := range k.commands("docs/from-clusterctl.md", phrase) {
 			k.kubectl(command...)
 		}

@@ -34,7 +34,7 @@ func changes(kinds int) int {
 }
 
 // TestStatusWait_EveryKindOfInput changes one input after the other, and runs "capi-manifests status --wait" at once after each change: it
-// ends with 0 only when the change is installed.
+// ends only when the change is installed, with 0, or with 2 if an entry names nothing.
 func TestStatusWait_EveryKindOfInput(t *testing.T) {
 	h := newHarness(t)
 	w := &waiter{harness: h, release: "4.22.0", versions: map[string]string{"cluster-api": "0", "cluster-api-provider-aws": "0"}}
@@ -43,26 +43,27 @@ func TestStatusWait_EveryKindOfInput(t *testing.T) {
 		w.must(w.Delete(context.Background(), w.secret("")))
 	})
 	w.kubelet = h.deploy(w.release, w.images())
-	w.wait("the first installation", func() error { return nil })
+	w.wait("the first installation", 0, func() error { return nil })
 	kinds := []struct {
 		name   string
 		change func(value string) (installed func() error)
+		code   int // of status
 	}{
-		{"images.json", w.changeImage},
-		{"a setting", w.changeVariable},
-		{"a Secret", w.changeSecret},
-		{"the release and the program", w.upgrade},
-		{"an override", w.changeOverride},
-		{"the release, without its content", w.rename},
-		{"a patch", w.changePatch},
-		{"the proxy", w.changeProxy},
-		{"the unmanaged CRDs", w.changeUnmanaged},
-		{"images.json and a setting", w.changeBoth},
-		{"the placement", w.changePlacement},
+		{"images.json", w.changeImage, 0},
+		{"a setting", w.changeVariable, 0},
+		{"a Secret", w.changeSecret, 0},
+		{"the release and the program", w.upgrade, 0},
+		{"an override", w.changeOverride, 0},
+		{"the release, without its content", w.rename, 0},
+		{"a patch", w.changePatch, 0},
+		{"the proxy", w.changeProxy, 0},
+		{"the unmanaged CRDs", w.changeUnmanaged, 2},
+		{"images.json and a setting", w.changeBoth, 0},
+		{"the placement", w.changePlacement, 0},
 	}
 	for i := range changes(len(kinds)) {
 		kind, value := kinds[i%len(kinds)], fmt.Sprint(i+1)
-		w.wait(fmt.Sprintf("change %s of %s", value, kind.name), kind.change(value))
+		w.wait(fmt.Sprintf("change %s of %s", value, kind.name), kind.code, kind.change(value))
 	}
 }
 
@@ -74,17 +75,17 @@ type waiter struct {
 	versions map[string]string // of the providers, by name
 }
 
-// wait runs status --wait, and fails the test unless it ends with 0 after the change was installed.
-func (w *waiter) wait(what string, installed func() error) {
+// wait runs status --wait, and fails the test unless it ends with the code after the change was installed.
+func (w *waiter) wait(what string, want int, installed func() error) {
 	w.Helper()
 	began := time.Now()
 	var stdout, stderr strings.Builder
 	code := command.Run(w.Context(), "", []string{"status", "--wait", "--for-version", w.release, "--timeout", "2m", "--kubeconfig", w.Cluster.Kubeconfig}, strings.NewReader(""), &stdout, &stderr)
-	if code != 0 {
-		w.Fatalf("%s: exit code %d\n%s%s", what, code, &stdout, &stderr)
+	if code != want {
+		w.Fatalf("%s: exit code %d, want %d\n%s%s", what, code, want, &stdout, &stderr)
 	}
 	if err := installed(); err != nil {
-		w.Fatalf("%s: exit code 0 after %s although %v\n%s", what, time.Since(began), err, &stdout)
+		w.Fatalf("%s: ended after %s although %v\n%s", what, time.Since(began), err, &stdout)
 	}
 	w.Logf("%s: installed after %s", what, time.Since(began).Round(time.Millisecond))
 }
@@ -239,6 +240,7 @@ func (w *waiter) changeUnmanaged(value string) func() error {
 		if err == nil && strings.Join(cluster.Status.Version(cluster.Status.CurrentVersion).UnmanagedCRDs, ",") != name {
 			err = fmt.Errorf("the current version has other unmanaged CRDs than %s", name)
 		}
+		w.patchSpec("unmanagedCRDs", nil)
 		return err
 	}
 }
