@@ -107,7 +107,8 @@ func (h *harness) upgradeWrites(revision int, most objectWrites) {
 		revision, len(all), sum.dryRuns, sum.writes, sum.conflicts, len(objects), len(other))
 }
 
-// Guarantee: a first installation reads no object before it writes it: the answer to the dry run of the preflight says that it does not exist.
+// Guarantee: a first installation reads no object before it writes it: the answer to the dry run of the preflight says that it does not exist. It
+// reads CRDs, because a retained CRD is not in the cache.
 func TestInstallation_ReadsNoNewObject(t *testing.T) {
 	h := newHarness(t)
 	var read sync.Map
@@ -121,7 +122,7 @@ func TestInstallation_ReadsNoNewObject(t *testing.T) {
 	objects, _ := ofObjects(h.requests.take())
 	sent := 0
 	for path, count := range objects {
-		if _, found := read.Load(path); found && count.dryRuns > 0 {
+		if _, found := read.Load(path); found && count.dryRuns > 0 && !strings.Contains(path, "/customresourcedefinitions/") {
 			t.Errorf("%s was read", path)
 		}
 		sent += count.dryRuns

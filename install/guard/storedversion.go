@@ -97,7 +97,7 @@ func (g *Guards) dropped(ctx context.Context, manifests []*unstructured.Unstruct
 			continue
 		}
 		crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName())
-		if err == nil && len(droppedVersions(crd, manifest)) > 0 {
+		if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) > 0 { // a retained CRD is not in the cache
 			crd, err = instance.ReadCRD(ctx, g.Live, manifest.GetName())
 		}
 		if apierrors.IsNotFound(err) {
