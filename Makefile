@@ -174,6 +174,12 @@ FIELDS ?= 10000
 fields: controlplane ## Upgrade FIELDS (10000) objects while other actors own their fields, and compare with fresh installations
 	FIELDS=$(FIELDS) go test -count=1 -v -timeout 3h ./test/fields
 
+SEED ?= 1
+HOURS ?= 1
+.PHONY: order
+order: controlplane ## Run the controllers under schedules from SEED for HOURS (1), and shrink the first failing schedule
+	go test -count=1 -v -timeout 0 ./test/order -twice -seed $(SEED) -schedules 0 -duration $(HOURS)h
+
 PAUSES ?= 200
 .PHONY: pauses
 pauses: controlplane ## Pause the leader during PAUSES (200) writes while another process takes over; no orphan may stay

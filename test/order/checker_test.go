@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package order
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// checker checks the invariants.
+type checker struct {
+	did     map[string]bool   // actions so far
+	theirs  bool              // another owner has created an object of a release
+	paused  map[*process]bool // whose installer has read that it is paused
+	listed  map[string]bool   // versions that were in the status
+	numbers map[string]string // digest of the manifests of each version
+	uids    map[string]string // of the installed objects at the begin of the upgrade
+	failed  error             // of an event
+	hashes  map[string]uint64 // of the objects in the hub
+	state   uint64
+	seen    map[*history]int // changes in state
+}
+
+func newChecker() *checker {
+	return &checker{did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
+}
+
+func (c *checker) explain(action string) { c.did[action] = true }
+
+// disturbed reports whether another actor has changed the state.
+func (c *checker) disturbed() bool { return len(c.did) > 0 }
+
+// event checks an Event: drift needs another actor.
+func (c *checker) event(body []byte) {
+	event := struct{ Reason, Note, Message string }{}
+	_ = json.Unmarshal(body, &event)
+	if event.Reason == "DriftCorrected" && !c.disturbed() {
+		c.failed = fmt.Errorf("G15: an event reports drift, and no other actor has changed an object: %s%s", event.Note, event.Message)
+	}
+}
+
+// ours reports whether a path belongs to the program itself, and not to a provider.
+func ours(t target) bool {
+	return t.namespace == v1alpha1.OpenShiftNamespaces.Operator || t.resource == "clusterapis" || t.resource == "clusteroperators" || strings.HasPrefix(t.name, "openshift-capi-installer")
+}
+
+// before checks a write of a process before the API server gets it.
+func (c *checker) before(w *world, r *request) error {
+	if !r.writes() {
+		return nil
+	}
+	t := r.target
+	if c.paused[r.process] && r.actor == "installer" && !ours(t) {
+		return fmt.Errorf("G7: a paused installer writes: %s", r)
+	}
+	if t.resource == "configmaps" && (t.name == "bystander" || strings.Contains(string(r.body), `"name":"bystander"`)) {
+		return fmt.Errorf("an object of others is written: %s", r)
+	}
+	if t.collection() == crdCollection && r.method == http.MethodDelete && w.server.get(crdCollection, "", t.name) != nil {
+		if found := w.instances(); t.name == machinesCRD && found > 0 {
+			return fmt.Errorf("G1: CRD %s is deleted with %d instances", t.name, found)
+		}
+	}
+	if t.collection() == crdCollection && t.name == machinesCRD && t.under == "" {
+		return c.hold(w, r)
+	}
+	if r.method == http.MethodDelete && t.namespace == namespace {
+		found := w.server.get(t.collection(), t.namespace, t.name)
+		if found != nil && found.GetLabels()["app.kubernetes.io/managed-by"] != v1alpha1.Prefix {
+			return fmt.Errorf("an object of others is deleted: %s", r)
+		}
+	}
+	return nil
+}
+
+// hold checks that the storage version switches only when the pods of the new version are ready.
+func (c *checker) hold(w *world, r *request) error {
+	before := w.server.get(crdCollection, "", machinesCRD)
+	sent := &unstructured.Unstructured{}
+	if before == nil || json.Unmarshal(r.body, &sent.Object) != nil || c.did["not-ready"] || c.did["delete"] {
+		return nil
+	}
+	if was, is := stored(before), stored(sent); was == "" || is == "" || was == is {
+		return nil
+	}
+	for _, d := range w.server.all(deployments) {
+		observed, _, _ := unstructured.NestedInt64(d.Object, "status", "observedGeneration")
+		if d.GetNamespace() == namespace && d.GetName() == "capa" && observed != d.GetGeneration() {
+			return fmt.Errorf("G18: the storage version switches before the pods of %s are ready", d.GetName())
+		}
+	}
+	return nil
+}
+
+// stored returns the storage version of a CRD.
+func stored(crd *unstructured.Unstructured) string {
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		if version := v.(map[string]any); version["storage"] == true {
+			return fmt.Sprint(version["name"])
+		}
+	}
+	return ""
+}
+
+// instances returns the number of instances.
+func (w *world) instances() int {
+	got, err := w.server.admin.do("GET", "/apis/infrastructure.cluster.x-k8s.io/v1beta1/machines", "application/json", "", nil)
+	if err != nil || !got.ok() {
+		return 0
+	}
+	list := struct{ Items []any }{}
+	_ = json.Unmarshal(got.body, &list)
+	return len(list.Items)
+}
+
+// answered checks an answer of the API server.
+func (c *checker) answered(w *world, r *request, a answer) error {
+	if c.failed != nil || !a.ok() {
+		return c.failed
+	}
+	t := r.target
+	switch {
+	case t.resource == "clusterapis" && r.method == http.MethodGet && r.actor == "installer":
+		c.paused[r.process] = strings.Contains(string(a.body), `"installerMode":"Paused"`)
+	case t.resource == "clusterapis" && r.writes():
+		return c.status(w, a.body)
+	case t.resource == "configmaps" && r.method == http.MethodPost && r.writes():
+		created := &unstructured.Unstructured{}
+		if err := created.UnmarshalJSON(a.body); err != nil {
+			return err
+		}
+		name, digest := created.GetName(), created.GetAnnotations()[v1alpha1.ManifestsDigestAnnotation]
+		if created.GetLabels()[v1alpha1.RevisionLabel] != name {
+			return nil
+		}
+		if before, found := c.numbers[name]; found && before != digest && !c.did["uninstall"] {
+			return fmt.Errorf("G8: version %s is created again with other content", name)
+		}
+		c.numbers[name] = digest
+	}
+	return nil
+}
+
+// explained are the actions that explain terminal reasons.
+var explained = map[string][]reason.Reason{
+	"theirs":    {reason.Collision},
+	"uninstall": {reason.UninstallBlocked},
+	"unmanage":  {reason.CheckerAbsent, reason.Incompatible},
+	"override":  {reason.ComponentMissing},
+	"not-ready": {reason.ProgressDeadlineExceeded},
+}
+
+// status checks a status that a process has written.
+func (c *checker) status(w *world, body []byte) error {
+	cluster := &v1alpha1.ClusterAPI{}
+	if err := json.Unmarshal(body, cluster); err != nil {
+		return err
+	}
+	allowed := map[reason.Reason]bool{}
+	for action := range c.did {
+		for _, one := range explained[action] {
+			allowed[one] = true
+		}
+	}
+	for _, condition := range cluster.Status.Conditions {
+		of := reason.Reason(condition.Reason)
+		if reason.Of(of).Severity == reason.Terminal && !allowed[of] {
+			return fmt.Errorf("the terminal reason %s has no cause: %s", of, condition.Message)
+		}
+		if condition.Type == "Available" && condition.Status == "False" && c.uids != nil && !c.disturbed() {
+			return fmt.Errorf("Available is False during an upgrade: %s", condition.Message)
+		}
+	}
+	if c.did["delete-revision"] || c.did["uninstall"] {
+		return nil
+	}
+	for _, version := range cluster.Status.Versions {
+		if c.listed[version.Name] {
+			continue
+		}
+		c.listed[version.Name] = true
+		if w.server.get("/api/v1/configmaps", v1alpha1.OpenShiftNamespaces.Operator, version.Name) == nil && cluster.DeletionTimestamp == nil {
+			return fmt.Errorf("G11: version %s is in the status, and has no revision ConfigMap", version.Name)
+		}
+	}
+	return nil
+}
+
+// after records the state after a step.
+func (c *checker) after(w *world) error {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	newest := int64(0)
+	for collection, h := range w.server.resources {
+		newest = max(newest, h.last())
+		for _, change := range h.changes[c.seen[h]:] {
+			key := collection + change.key()
+			c.state ^= c.hashes[key]
+			delete(c.hashes, key)
+			if !change.deleted {
+				c.hashes[key] = hash(key, change.object)
+				c.state ^= c.hashes[key]
+			}
+		}
+		c.seen[h] = len(h.changes)
+	}
+	w.versions = append(w.versions, newest)
+	waiting := c.state
+	for text := range w.waiting {
+		sum := fnv.New64a()
+		_, _ = sum.Write([]byte(text))
+		waiting ^= sum.Sum64()
+	}
+	w.states[waiting] = true
+	return c.failed
+}
+
+// hash returns a number for an object without what differs between two runs.
+func hash(key string, object *unstructured.Unstructured) uint64 {
+	content := maps.Clone(object.Object)
+	content["metadata"] = map[string]any{"labels": object.GetLabels(), "annotations": object.GetAnnotations(), "finalizers": object.GetFinalizers(), "deleted": object.GetDeletionTimestamp() != nil}
+	if conditions, found, _ := unstructured.NestedSlice(object.Object, "status", "conditions"); found {
+		content["status"] = nil
+		for _, c := range conditions {
+			condition := c.(map[string]any)
+			content[fmt.Sprint(condition["type"])] = fmt.Sprint(condition["status"], condition["reason"])
+		}
+	}
+	body, _ := json.Marshal(content)
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(key))
+	_, _ = sum.Write(body)
+	return sum.Sum64()
+}
+
+// guardPolicy is the admission policy of a removal.
+const (
+	policies    = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	guardPolicy = "openshift-capi-installer-crd-deletion"
+)
+
+// collections are the resources of the providers' objects.
+var collections = []string{
+	"/api/v1/configmaps", "/api/v1/services", deployments, crdCollection, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+}
+
+// installed returns the objects with the label of installed objects.
+func (w *world) installed() map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	for _, collection := range collections {
+		for _, object := range w.server.all(collection) {
+			if object.GetLabels()["app.kubernetes.io/managed-by"] == v1alpha1.Prefix {
+				out[object.GetKind()+" "+object.GetName()] = object
+			}
+		}
+	}
+	return out
+}
+
+// remember records the objects before the upgrade.
+func (c *checker) remember(w *world) {
+	c.uids = map[string]string{}
+	for key, object := range w.installed() {
+		c.uids[key] = string(object.GetUID())
+	}
+}
+
+// atRest checks the end of a schedule.
+func (c *checker) atRest(w *world, to int) error {
+	cluster := &v1alpha1.ClusterAPI{}
+	found := w.server.get(collectionOf(clusterPath), "", "cluster")
+	if found == nil {
+		return errors.New("no ClusterAPI object exists at the end")
+	}
+	if body, err := found.MarshalJSON(); err != nil || json.Unmarshal(body, cluster) != nil {
+		return errors.New("the ClusterAPI object is unreadable")
+	}
+	if err := fixture.Unsettled(cluster.Status, cluster.Status.DesiredVersion); err != nil {
+		return fmt.Errorf("not settled at the end: %w\n%s", err, fixture.DescribeStatus(cluster.Status))
+	}
+	operator := w.server.get("/apis/config.openshift.io/v1/clusteroperators", "", v1alpha1.ClusterOperatorName)
+	if operator == nil {
+		return errors.New("no ClusterOperator exists at the end")
+	}
+	if diff := cmp.Diff(conditions(found), conditions(operator)); diff != "" {
+		return fmt.Errorf("G2: conditions of the ClusterAPI object and the ClusterOperator (-,+):\n%s", diff)
+	}
+	if all := w.revisions(); len(all) != 1 || all[0].GetName() != cluster.Status.DesiredVersion {
+		return fmt.Errorf("%d revision ConfigMaps at the end, of which the first is %s", len(all), all[0].GetName())
+	}
+	if w.server.get(policies, "", guardPolicy) != nil {
+		return errors.New("G7: the admission policy of a removal is left")
+	}
+	if by := w.server.get("/api/v1/configmaps", namespace, "bystander"); by == nil || text(by, "data", "value") != "theirs" {
+		return errors.New("an object of others has changed")
+	}
+	return c.content(w, to, "")
+}
+
+// content checks the installed objects.
+func (c *checker) content(w *world, to int, _ string) error {
+	installed, wanted := w.installed(), w.releases.objects[to]
+	for key := range installed {
+		if wanted[key] == nil {
+			return fmt.Errorf("%s is left", key)
+		}
+	}
+	for key, manifest := range wanted {
+		live := installed[key]
+		if live == nil {
+			return fmt.Errorf("%s is missing", key)
+		}
+		if err := contains("", live.Object, manifest.Object); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		for _, annotation := range []string{v1alpha1.AdoptAnnotation} {
+			if value, found := live.GetAnnotations()[annotation]; found {
+				return fmt.Errorf("G6: %s has annotation %s=%s", key, annotation, value)
+			}
+		}
+		for release, other := range w.releases.objects {
+			if former := other[key]; former != nil {
+				if err := without("", live.Object, former.Object, manifest.Object); err != nil {
+					return fmt.Errorf("%s: field of release %d: %w", key, release, err)
+				}
+			}
+		}
+		if selector, found, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec", "nodeSelector"); found {
+			return fmt.Errorf("%s: the placement %v stays", key, selector)
+		}
+		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !c.did["delete"] && !c.did["restore"] && !c.did["uninstall"] && !c.did["release"] {
+			return fmt.Errorf("%s was created again", key)
+		}
+	}
+	return nil
+}
+
+func conditions(o *unstructured.Unstructured) map[string]string {
+	out := map[string]string{}
+	for _, condition := range object.MapsAt(o.Object, "status", "conditions") {
+		out[fmt.Sprint(condition["type"])] = fmt.Sprint(condition["status"], " ", condition["reason"], " ", object.TextAt(condition, "message"))
+	}
+	return out
+}
+
+// contains returns an error unless live contains each value of a manifest.
+func contains(path string, live, manifest any) error {
+	switch want := manifest.(type) {
+	case map[string]any:
+		is, _ := live.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(want)) {
+			if err := contains(path+"."+key, is[key], want[key]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []any:
+		is, _ := live.([]any)
+		if len(is) != len(want) {
+			return fmt.Errorf("%s has %d elements, want %d", path, len(is), len(want))
+		}
+		for i := range want {
+			if err := contains(fmt.Sprintf("%s[%d]", path, i), is[i], want[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if fmt.Sprint(live) != fmt.Sprint(manifest) {
+		return fmt.Errorf("%s is %v, want %v", path, live, manifest)
+	}
+	return nil
+}
+
+// without returns an error if live contains a field of a former manifest that the manifest does not have.
+func without(path string, live, former, manifest any) error {
+	is, _ := live.(map[string]any)
+	was, _ := former.(map[string]any)
+	want, _ := manifest.(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(was)) {
+		value, found := is[key]
+		if !found {
+			continue
+		}
+		if _, wanted := want[key]; wanted {
+			if err := without(path+"."+key, value, was[key], want[key]); err != nil {
+				return err
+			}
+		} else if key != "conversion" || fmt.Sprint(value) != "map[strategy:None]" {
+			return fmt.Errorf("%s.%s is %v, and the release has no such field", path, key, value)
+		}
+	}
+	return nil
+}

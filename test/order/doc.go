@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package order proves the order of events: it runs the real controllers against a real API server, and decides which of their requests and watch
+// events comes next.
+//
+// # A schedule
+//
+// A schedule runs in a bubble of testing/synctest, with the clock of the bubble: no back-off and no lease takes time. The transport of the manager
+// (process_test.go) holds each request until the scheduler (scheduler_test.go) lets it pass, and each watch event until the scheduler delivers it.
+// The scheduler moves when all goroutines of the bubble wait. A request that passed is answered by the API server (server_test.go) before the
+// next step. The hub of the process outside of the bubble watches each resource; a step ends when the hub has seen the change of its write.
+// So the order of the steps is a function of the schedule.
+//
+// A schedule is a list of moves. Without moves, the steps pass in the order in which they began to wait. A move at a step delays an actor, shuffles,
+// makes a fault, or is an action of another actor. A seed decides on the moves. A failing schedule is shrunk: moves go while it still fails.
+//
+// # What is not a step
+//
+// Discovery, the lists of informers and access reviews are answered at once. Informers list from the hub, at its state or, after a crash with stale
+// lists, at an earlier state. Kubernetes Events are recorded, and not sent.
+//
+// # Run it
+//
+//	make order SEED=1 HOURS=2
+//	go test ./test/order -run TestOrder -replay 'from 1 to 2 install false; 57 ca 12' -steps
+//	go test ./test/order -run TestOrder -survey -duration 10m
+//
+// A binary with a seeded bug can use the cluster of another process: TestKeep -keep FILE keeps a cluster, and -use FILE uses it.
+package order

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package order
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+const (
+	namespace   = "openshift-cluster-api"
+	placeholder = "registry.ci.openshift.org/openshift:test-controllers"
+)
+
+// releases are synthetic releases, and the bundles of their images by reference.
+type releases struct {
+	bundles map[string]extractor.Bundle
+	images  []map[string]string                     // images.json of each release
+	objects []map[string]*unstructured.Unstructured // of each release, by kind and name
+}
+
+// Fetch implements extractor.Fetcher.
+func (r *releases) Fetch(_ context.Context, reference string) ([]extractor.Bundle, error) {
+	bundle, found := r.bundles[reference]
+	if !found {
+		return nil, fmt.Errorf("no image %s", reference)
+	}
+	bundle.Origin.Image = reference
+	return []extractor.Bundle{bundle}, nil
+}
+
+// add adds a release.
+func (r *releases) add(providers ...extractor.Bundle) {
+	images := map[string]string{}
+	for _, bundle := range providers {
+		bundle.Metadata.ContentID = digest.FromBytes(bundle.Manifests)
+		reference := "registry.example.com/" + bundle.Metadata.ProviderName + "@" + string(bundle.Metadata.ContentID)
+		r.bundles[reference], images[bundle.Metadata.ProviderName] = bundle, reference
+	}
+	r.images = append(r.images, images)
+	objects := map[string]*unstructured.Unstructured{}
+	for _, bundle := range providers {
+		for _, manifest := range strings.Split(string(bundle.Manifests), "---\n") {
+			object := &unstructured.Unstructured{}
+			text := strings.ReplaceAll(manifest, placeholder, images[bundle.Metadata.ProviderName])
+			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+				panic(err) //nolint:forbidigo // a wrong manifest of the test
+			}
+			objects[object.GetKind()+" "+object.GetName()] = object
+		}
+	}
+	r.objects = append(r.objects, objects)
+}
+
+func provider(name string, kind extractor.ProviderType, platform string, manifests ...string) extractor.Bundle {
+	return extractor.Bundle{
+		Metadata:  extractor.Metadata{ProviderName: name, ProviderType: kind, ProviderVersion: "v1.0.0", OCPPlatform: platform, ImageName: placeholder},
+		Manifests: []byte(strings.Join(manifests, "---\n")),
+	}
+}
+
+// request makes a release the release of images.json.
+func (w *world) request(release int) error {
+	content, err := json.Marshal(w.releases.images[release])
+	if err != nil {
+		return err
+	}
+	return fixture.ReplaceFile(w.images, string(content))
+}
+
+func configMap(name, data string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {%s}\n", name, namespace, data)
+}
+
+func deployment(name, generation string) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: manager
+        image: %[3]s
+        env: [{name: GENERATION, value: %[4]q}]
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`, name, namespace, placeholder, generation)
+}
+
+// crd is the manifest of a CRD with these versions, of which the last is stored.
+func crd(plural, kind, conversion string, versions ...string) string {
+	text := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.infrastructure.cluster.x-k8s.io}
+spec:
+  group: infrastructure.cluster.x-k8s.io
+  scope: Namespaced
+  names: {plural: %[1]s, singular: %[3]s, kind: %[2]s, listKind: %[2]sList}
+%[4]s  versions:
+`, plural, kind, strings.ToLower(kind), conversion)
+	for i, version := range versions {
+		text += fmt.Sprintf("  - {name: %s, served: true, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n", version, i == len(versions)-1)
+	}
+	return text
+}
+
+const service = `apiVersion: v1
+kind: Service
+metadata: {name: webhook, namespace: openshift-cluster-api}
+spec: {selector: {app: capa}, ports: [{port: 443}]}
+`
+
+// conversion names no CA: another manager adds it.
+const conversion = `  conversion:
+    strategy: Webhook
+    webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: /convert}}}
+`
+
+// webhooks is the manifest of a configuration whose webhook no request matches.
+func webhooks(path string) string {
+	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: machines}
+webhooks:
+- name: validation.machines.infrastructure.cluster.x-k8s.io
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: %s}}
+  rules: [{apiGroups: [infrastructure.cluster.x-k8s.io], apiVersions: [v1beta1], operations: [CREATE], resources: [others]}]
+`, path)
+}
+
+func newReleases() *releases {
+	r := &releases{bundles: map[string]extractor.Bundle{}}
+	core := func(generation string, manifests ...string) extractor.Bundle {
+		return provider("cluster-api", extractor.Core, "", append(manifests, deployment("capi", generation))...)
+	}
+	aws := func(generation string, manifests ...string) extractor.Bundle {
+		return provider("cluster-api-provider-aws", extractor.Infrastructure, "AWS", append(manifests, deployment("capa", generation))...)
+	}
+	r.add(core("1", configMap("settings", `value: "1", dropped: "yes"`), configMap("old", "")), aws("1", crd("machines", "Machine", "", "v1beta1"), webhooks("/one"), service))
+	r.add(core("2", configMap("settings", `value: "2"`), configMap("added", `value: "2"`)), aws("2", crd("machines", "Machine", conversion, "v1beta1", "v1beta2"), webhooks("/two"), service))
+	r.add(core("1", configMap("settings", `value: "3", other: "yes"`)), aws("3", crd("machines", "Machine", "", "v1beta1"), service))
+	r.add(core("2", configMap("settings", `value: "1"`)), aws("4", configMap("added", `value: "4"`)))
+	return r
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package order
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+)
+
+// pool holds connections to the API server. A request needs no goroutine, so a goroutine of a bubble that waits for the answer does not count as
+// durably blocked.
+type pool struct {
+	host, token string
+	config      *tls.Config
+
+	mu   sync.Mutex
+	idle []*connection
+}
+
+type connection struct {
+	net.Conn
+	read *bufio.Reader
+}
+
+func newPool(config *rest.Config) (*pool, error) {
+	parsed, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	secure.NextProtos, secure.ServerName = nil, parsed.Hostname()
+	return &pool{host: parsed.Host, token: config.BearerToken, config: secure}, nil
+}
+
+// answer is the response of the API server, with its whole body.
+type answer struct {
+	code int
+	body []byte
+}
+
+func (a answer) ok() bool { return a.code < 300 }
+
+// do sends a request and reads the answer. It repeats a request on a connection that the API server has closed.
+func (p *pool) do(method, uri, accept, contentType string, body []byte) (answer, error) {
+	for {
+		c, fresh, err := p.connection()
+		if err != nil {
+			return answer{}, err
+		}
+		got, err := c.exchange(p, method, uri, accept, contentType, body)
+		if err == nil {
+			p.mu.Lock()
+			p.idle = append(p.idle, c)
+			p.mu.Unlock()
+			return got, nil
+		}
+		_ = c.Close()
+		if fresh {
+			return answer{}, fmt.Errorf("%s %s: %w", method, uri, err)
+		}
+	}
+}
+
+func (p *pool) connection() (*connection, bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.idle) - 1; last >= 0 {
+		c := p.idle[last]
+		p.idle = p.idle[:last]
+		return c, false, nil
+	}
+	raw, err := net.Dial("tcp", p.host)
+	if err != nil {
+		return nil, true, err
+	}
+	c := tls.Client(raw, p.config)
+	return &connection{c, bufio.NewReader(c)}, true, nil
+}
+
+func (c *connection) exchange(p *pool, method, uri, accept, contentType string, body []byte) (answer, error) {
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\nUser-Agent: order\r\nContent-Length: %d\r\n", method, uri, p.host, accept, len(body))
+	if contentType != "" {
+		head += "Content-Type: " + contentType + "\r\n"
+	}
+	if p.token != "" {
+		head += "Authorization: Bearer " + p.token + "\r\n"
+	}
+	if _, err := c.Write(append([]byte(head+"\r\n"), body...)); err != nil {
+		return answer{}, err
+	}
+	response, err := http.ReadResponse(c.read, &http.Request{Method: method})
+	if err != nil {
+		return answer{}, err
+	}
+	content, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, content}, err
+}
+
+// target is a path of the API server, taken apart.
+type target struct {
+	prefix                           string // /api/v1 or /apis/GROUP/VERSION
+	resource, namespace, name, under string // under is the subresource
+}
+
+// collection is the path of all objects of the resource.
+func (t target) collection() string { return t.prefix + "/" + t.resource }
+
+// key identifies the object.
+func (t target) key() string { return t.collection() + " " + t.namespace + "/" + t.name }
+
+// parse takes a path apart; false for discovery.
+func parse(path string) (target, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	prefix := 2
+	if parts[0] == "apis" {
+		prefix = 3
+	}
+	if parts[0] != "api" && parts[0] != "apis" || len(parts) <= prefix {
+		return target{}, false
+	}
+	t, rest := target{prefix: "/" + strings.Join(parts[:prefix], "/")}, parts[prefix:]
+	if rest[0] == "namespaces" && len(rest) > 2 {
+		t.namespace, rest = rest[1], rest[2:]
+	}
+	rest = append(rest, "", "")
+	t.resource, t.name, t.under = rest[0], rest[1], rest[2]
+	return t, true
+}
+
+// change is a state of an object, or its end.
+type change struct {
+	at      int64 // resource version
+	deleted bool
+	object  *unstructured.Unstructured
+	before  *unstructured.Unstructured // nil if it is new
+}
+
+func (c change) key() string { return c.object.GetNamespace() + "/" + c.object.GetName() }
+
+// history holds the changes of a resource since the last reset.
+type history struct {
+	kind, version string
+	changes       []change
+	current       map[string]*unstructured.Unstructured
+	listed        int64 // resource version at the reset, or of the list
+	uids          map[string]int64
+}
+
+func (h *history) last() int64 {
+	if n := len(h.changes); n > 0 {
+		return max(h.listed, h.changes[n-1].at)
+	}
+	return h.listed
+}
+
+// server is the API server, outside of every bubble: connections, and the history of each resource.
+type server struct {
+	admin, installer *pool
+	ca               string // of the conversion webhook, in base64
+
+	mu        sync.Mutex
+	resources map[string]*history // by collection
+	changed   chan struct{}       // closed at the next change
+	wanted    chan string         // collections to watch
+	ctx       context.Context
+}
+
+func newServer(ctx context.Context, admin, installer *rest.Config, ca string) (*server, error) {
+	s := &server{ca: ca, resources: map[string]*history{}, changed: make(chan struct{}), wanted: make(chan string, 100), ctx: ctx}
+	var err error
+	if s.admin, err = newPool(admin); err != nil {
+		return nil, err
+	}
+	if s.installer, err = newPool(installer); err != nil {
+		return nil, err
+	}
+	client, err := rest.HTTPClientFor(admin)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			select {
+			case collection := <-s.wanted:
+				go s.watch(client, admin.Host, collection)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return s, nil
+}
+
+// observe returns the history of a resource. It starts the watch if there is none, and waits for the list.
+func (s *server) observe(collection string) *history {
+	asked := false
+	for {
+		s.mu.Lock()
+		found, changed := s.resources[collection], s.changed
+		s.mu.Unlock()
+		if found != nil {
+			return found
+		}
+		if !asked {
+			asked = true
+			s.wanted <- collection
+		}
+		<-changed
+	}
+}
+
+// watch follows a resource until the end of the watch.
+func (s *server) watch(client *http.Client, host, collection string) {
+	found, err := s.admin.do("GET", collection, "application/json", "", nil)
+	list := &unstructured.UnstructuredList{}
+	if err == nil && found.ok() {
+		err = list.UnmarshalJSON(found.body)
+	}
+	h := &history{kind: strings.TrimSuffix(list.GetKind(), "List"), version: list.GetAPIVersion(), current: map[string]*unstructured.Unstructured{}, uids: map[string]int64{}}
+	h.listed = number(list.GetResourceVersion())
+	for i := range list.Items {
+		h.current[change{object: &list.Items[i]}.key()] = &list.Items[i]
+	}
+	s.mu.Lock()
+	if s.resources[collection] != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.resources[collection] = h
+	s.announce()
+	s.mu.Unlock()
+	request, _ := http.NewRequestWithContext(s.ctx, http.MethodGet, fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", host, collection, h.listed), nil)
+	request.Header.Set("Accept", "application/json")
+	response, err := client.Do(request)
+	if err == nil {
+		decoder := json.NewDecoder(response.Body)
+		for {
+			event := struct {
+				Type   string
+				Object json.RawMessage
+			}{}
+			if decoder.Decode(&event) != nil || event.Type == "ERROR" {
+				break
+			}
+			object := &unstructured.Unstructured{}
+			if object.UnmarshalJSON(event.Object) == nil && event.Type != "BOOKMARK" {
+				s.add(h, event.Type == "DELETED", object)
+			}
+		}
+		_ = response.Body.Close()
+	}
+	s.mu.Lock()
+	delete(s.resources, collection) // as of a deleted CRD
+	s.announce()
+	s.mu.Unlock()
+}
+
+func (s *server) add(h *history, deleted bool, object *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := change{at: number(object.GetResourceVersion()), deleted: deleted, object: object}
+	c.before = h.current[c.key()]
+	h.changes = append(h.changes, c)
+	h.uids[string(object.GetUID())] = c.at
+	if h.current[c.key()] = object; deleted {
+		delete(h.current, c.key())
+		h.uids[string(object.GetUID())] = 1 << 62
+	}
+	s.announce()
+}
+
+func (s *server) announce() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until a condition on the histories is met.
+func (s *server) await(met func() bool) {
+	for {
+		s.mu.Lock()
+		done, changed := met(), s.changed
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		<-changed
+	}
+}
+
+// get returns an object of the hub; nil if none exists.
+func (s *server) get(collection, namespace, name string) *unstructured.Unstructured {
+	h := s.observe(collection)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.current[namespace+"/"+name]
+}
+
+// all returns the objects of a resource, sorted by key.
+func (s *server) all(collection string) []*unstructured.Unstructured {
+	h := s.observe(collection)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sorted(h.current)
+}
+
+func sorted(objects map[string]*unstructured.Unstructured) []*unstructured.Unstructured {
+	var keys []string
+	for key := range objects {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	var out []*unstructured.Unstructured
+	for _, key := range keys {
+		out = append(out, objects[key])
+	}
+	return out
+}
+
+// list returns the objects at a resource version; 0 is the newest.
+func (s *server) list(h *history, at int64) (objects map[string]*unstructured.Unstructured, version int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	objects = map[string]*unstructured.Unstructured{}
+	for key, object := range h.current {
+		objects[key] = object
+	}
+	version = h.last()
+	for _, c := range slices.Backward(h.changes) {
+		if at == 0 || c.at <= at {
+			break
+		}
+		version = c.at - 1
+		if delete(objects, c.key()); c.before != nil {
+			objects[c.key()] = c.before
+		}
+	}
+	return objects, version
+}
+
+const crdCollection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+// write sends a request and returns when the hub has seen its change, and the API server has reacted to a changed CRD.
+func (s *server) write(p *pool, method, uri, contentType string, body []byte) (answer, error) {
+	path, query, _ := strings.Cut(uri, "?")
+	t, ok := parse(path)
+	dry := strings.Contains(query, "dryRun=")
+	var h *history
+	if ok && method != http.MethodGet && !dry && t.under != "token" && !strings.HasSuffix(t.resource, "reviews") {
+		h = s.observe(t.collection())
+	}
+	got, err := p.do(method, uri, "application/json", contentType, body)
+	if err != nil || !got.ok() || h == nil {
+		return got, err
+	}
+	object := struct {
+		Metadata struct {
+			UID, ResourceVersion, Name string
+		}
+		Details struct{ UID string }
+	}{}
+	if err := json.Unmarshal(got.body, &object); err != nil {
+		return got, nil //nolint:nilerr // an answer without an object
+	}
+	uid, at := object.Metadata.UID, number(object.Metadata.ResourceVersion)
+	if uid == "" {
+		uid, at = object.Details.UID, 1<<62
+	}
+	if uid != "" && (at <= h.listed) == false {
+		s.await(func() bool { return h.uids[uid] >= at || s.resources[t.collection()] != h })
+	}
+	if t.collection() == crdCollection {
+		s.settleCRD(h, object.Metadata.Name)
+	}
+	return got, nil
+}
+
+// settleCRD waits for the controllers of the API server: a new CRD is served, and a deleted CRD is gone.
+func (s *server) settleCRD(h *history, name string) {
+	var crd *unstructured.Unstructured
+	s.await(func() bool {
+		crd = h.current["/"+name]
+		if crd == nil {
+			return true
+		}
+		if crd.GetDeletionTimestamp() != nil {
+			return !slices.Equal(crd.GetFinalizers(), []string{"customresourcecleanup.apiextensions.k8s.io"})
+		}
+		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(c any) bool {
+			condition := c.(map[string]any)
+			return condition["type"] == "Established" && condition["status"] == "True"
+		})
+	})
+	if crd == nil || crd.GetDeletionTimestamp() != nil {
+		return
+	}
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		version := v.(map[string]any)
+		for version["served"] == true {
+			found, err := s.admin.do("GET", "/apis/"+group+"/"+version["name"].(string), "application/json", "", nil)
+			if err != nil || found.ok() && bytes.Contains(found.body, []byte(`"name":"`+plural+`"`)) {
+				break
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// reset forgets the changes of all resources.
+func (s *server) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.resources {
+		h.listed, h.changes, h.uids = h.last(), nil, map[string]int64{}
+	}
+}
+
+func number(version string) int64 {
+	n, _ := strconv.ParseInt(version, 10, 64)
+	return n
+}
