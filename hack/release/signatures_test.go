@@ -86,7 +86,7 @@ func publicKey(t *testing.T, key *signature.Key) *ecdsa.PublicKey {
 	return parsed.(*ecdsa.PublicKey)
 }
 
-// checkEnvelope verifies the signed provenance, and that its digests are those of the files.
+// checkEnvelope verifies the signed provenance, and that its digests are the digests of the files.
 func checkEnvelope(t *testing.T, b build, public *ecdsa.PublicKey) {
 	t.Helper()
 	var envelope dsse.Envelope

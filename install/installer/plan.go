@@ -58,11 +58,7 @@ func (v version) plan() (plan, error) {
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
 	}
-	var objects []*unstructured.Unstructured
-	for _, component := range set.Operands {
-		objects = append(objects, component.Objects...)
-	}
-	return plan{version: v, phases: phases, concealed: concealed, unknown: setting.Unknown(v.unmanaged, v.ignored, objects)}, nil
+	return plan{version: v, phases: phases, concealed: concealed, unknown: setting.Unknown(v.unmanaged, v.ignored, set.Objects())}, nil
 }
 
 // checking returns the plan of an installer that checks unmanaged CRDs itself.

@@ -69,6 +69,14 @@ func (s Set) Revealed(secrets setting.Secrets) Set {
 	return s
 }
 
+// Objects returns the objects of all components.
+func (s Set) Objects() (objects []*unstructured.Unstructured) {
+	for _, component := range s.Operands {
+		objects = append(objects, component.Objects...)
+	}
+	return objects
+}
+
 // Components returns the operands as components of status.versions of the
 // ClusterAPI, in install order: without objects, each with its image or its
 // ConfigMaps.

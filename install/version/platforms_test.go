@@ -16,7 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
-// gate is the feature gate of Cluster API; that of a platform has the platform's name in addition.
+// gate is the feature gate of Cluster API; the gate of a platform has the platform's name in addition.
 const gate = "ClusterAPIMachineManagement"
 
 // decided are the inputs of docs/maintainers/openshift-objects.md, for a platform and release 4.23.0.

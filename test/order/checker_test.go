@@ -309,11 +309,11 @@ func (c *checker) atRest(w *world, to int) error {
 	if by := w.server.get("/api/v1/configmaps", namespace, "bystander"); by == nil || text(by, "data", "value") != "theirs" {
 		return errors.New("an object of others has changed")
 	}
-	return c.content(w, to, "")
+	return c.content(w, to)
 }
 
 // content checks the installed objects.
-func (c *checker) content(w *world, to int, _ string) error {
+func (c *checker) content(w *world, to int) error {
 	installed, wanted := w.installed(), w.releases.objects[to]
 	for key := range installed {
 		if wanted[key] == nil {
@@ -328,10 +328,8 @@ func (c *checker) content(w *world, to int, _ string) error {
 		if err := contains("", live.Object, manifest.Object); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		for _, annotation := range []string{v1alpha1.AdoptAnnotation} {
-			if value, found := live.GetAnnotations()[annotation]; found {
-				return fmt.Errorf("G6: %s has annotation %s=%s", key, annotation, value)
-			}
+		if value, found := live.GetAnnotations()[v1alpha1.AdoptAnnotation]; found {
+			return fmt.Errorf("G6: %s has annotation %s=%s", key, v1alpha1.AdoptAnnotation, value)
 		}
 		for release, other := range w.releases.objects {
 			if former := other[key]; former != nil {

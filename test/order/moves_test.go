@@ -56,11 +56,14 @@ func parseSchedule(text string) (s schedule, err error) {
 	return s, nil
 }
 
-// actors are the actors that a move can delay.
-var actors = []string{
-	"version", "installer", "clusteroperator", "kubelet", "garbage collector", "service-ca", "watch clusterapis", "watch customresourcedefinitions", "watch deployments",
-	"watch configmaps in openshift-cluster-api-operator", "watch configmaps in openshift-cluster-api", "watch services in openshift-cluster-api", "watch validatingwebhookconfigurations", "watch clusteroperators",
+// informers are the watches of informers that a move can delay, cut or make lossy.
+var informers = []string{
+	"watch clusterapis", "watch customresourcedefinitions", "watch deployments", "watch configmaps in openshift-cluster-api-operator",
+	"watch configmaps in openshift-cluster-api", "watch services in openshift-cluster-api", "watch validatingwebhookconfigurations", "watch clusteroperators",
 }
+
+// actors are the actors that a move can delay.
+var actors = append([]string{"version", "installer", "clusteroperator", "kubelet", "garbage collector", "service-ca"}, informers...)
 
 // orders are the moves that only change the order.
 var orders = map[string]func(w *world, m move){
@@ -155,7 +158,7 @@ var watches = map[string]func(w *world, m move){
 func (w *world) watched(m move) (found []*stream) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	name := actors[6+m.Arg%uint32(len(actors)-6)]
+	name := informers[m.Arg%uint32(len(informers))]
 	for _, s := range w.process.streams {
 		if s.name == name {
 			found = append(found, s)

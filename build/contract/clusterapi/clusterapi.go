@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterapi judges objects of Cluster API's own kinds with the code of its webhooks, in the version that go.mod names. Its CRDs, and those of
+// Package clusterapi judges objects of Cluster API's own kinds with the code of its webhooks, in the version that go.mod names. Its CRDs, and the CRDs of
 // cert-manager, which clusterctl installs, have the schemas.
 package clusterapi
 

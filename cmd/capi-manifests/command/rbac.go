@@ -138,11 +138,7 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 		return nil, err
 	}
 	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, f.ignored, variables, all)
-	var objects []*unstructured.Unstructured
-	for _, component := range all.Operands {
-		objects = append(objects, component.Objects...)
-	}
-	return objects, nil
+	return all.Objects(), nil
 }
 
 // providersRole ends the names of the roles for the objects of any provider.

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
@@ -107,11 +106,7 @@ func InImage(bundle extractor.Bundle, src string) extractor.Bundle {
 // NoteUnused writes a note about each entry of the spec that names nothing in the components, and each variable that no manifests use,
 // because the name may be mistyped.
 func NoteUnused(w io.Writer, unmanaged []string, policy []v1alpha1.IgnoredFields, variables map[string]string, set operand.Set) {
-	var objects []*unstructured.Unstructured
-	for _, component := range set.Operands {
-		objects = append(objects, component.Objects...)
-	}
-	for _, entry := range setting.Unknown(unmanaged, policy, objects) {
+	for _, entry := range setting.Unknown(unmanaged, policy, set.Objects()) {
 		fmt.Fprintln(w, "note:", term.Printable(entry))
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
