@@ -13,16 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// predecessorObject is a row of docs/maintainers/openshift-objects.md.
+// predecessorObject is an object in a list of docs/maintainers/openshift-objects.md; the heading of the list names its owner.
 type predecessorObject struct{ name, owner, role string }
 
 func predecessorObjects(t *testing.T) []predecessorObject {
 	t.Helper()
 	content, err := os.ReadFile("../docs/maintainers/openshift-objects.md")
 	must(t, err)
+	_, lists, _ := strings.Cut(string(content), "\n## Objects\n")
 	var rows []predecessorObject
-	for _, match := range regexp.MustCompile(`(?m)^\| ([A-Z]\S+ \S+) \| (.+?) \| (.*?) ?\|$`).FindAllStringSubmatch(string(content), -1) {
-		rows = append(rows, predecessorObject{match[1], match[2], match[3]})
+	for _, list := range strings.Split(lists, "\n### ")[1:] {
+		owner, list, _ := strings.Cut(list, "\n")
+		for _, match := range regexp.MustCompile(`(?m)^- ([A-Z]\S+ [^\s:]\S*?)(?:: (.*))?$`).FindAllStringSubmatch(list, -1) {
+			rows = append(rows, predecessorObject{match[1], owner, match[2]})
+		}
 	}
 	if len(rows) != 88 {
 		t.Fatalf("%d objects of cluster-capi-operator, want 88", len(rows))
@@ -31,7 +35,7 @@ func predecessorObjects(t *testing.T) []predecessorObject {
 }
 
 // TestPredecessorObjects_HaveAnOwner: each object of cluster-capi-operator is shipped, deleted, or stays with it, as the
-// table says; and no binding refers to a deleted role.
+// lists say; and no binding refers to a deleted role.
 func TestPredecessorObjects_HaveAnOwner(t *testing.T) {
 	shipped, deleted := identitySet(fileObjects(t, "0000_*.yaml")), map[string]bool{}
 	for name := range identitySet(tombstones(t)) {
@@ -39,10 +43,10 @@ func TestPredecessorObjects_HaveAnOwner(t *testing.T) {
 		delete(shipped, name)
 	}
 	for _, row := range predecessorObjects(t) {
-		if want := row.owner == "shipped by this release"; shipped[row.name] != want {
+		if want := row.owner == "Shipped by this release"; shipped[row.name] != want {
 			t.Errorf("%s: %s, shipped %t", row.name, row.owner, shipped[row.name])
 		}
-		if want := row.owner == "deleted (tombstone)"; deleted[row.name] != want {
+		if want := row.owner == "Deleted"; deleted[row.name] != want {
 			t.Errorf("%s: %s, deleted %t", row.name, row.owner, deleted[row.name])
 		}
 		if deleted[row.role] && !deleted[row.name] {
