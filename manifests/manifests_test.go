@@ -182,7 +182,7 @@ func TestREADME_KubectlExamplesWork(t *testing.T) {
 			t.Errorf("%s%v\n%s", line, err, out)
 		}
 	}
-	if examples < 8 {
+	if examples < 6 {
 		t.Errorf("README.md has %d examples of kubectl", examples)
 	}
 }

@@ -123,7 +123,7 @@ func (h *harness) updatedInPlace() {
 	}
 }
 
-// TestReplacement_DocumentedCommands runs the commands of README.md and docs/openshift.md about replacing
+// TestReplacement_DocumentedCommands runs the commands of docs/openshift.md about replacing
 // cluster-capi-operator: they list its events and the objects that the release does not contain, and the way back
 // deletes no object.
 func TestReplacement_DocumentedCommands(t *testing.T) {
@@ -133,14 +133,12 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	p := h.start("4.22.0")
 	h.settled("4.22.0-1")
 	const heading = "\n## Replacing cluster-capi-operator\n"
-	inREADME := documented(t, "README.md", heading)
-	if events := h.shell(inREADME[0]); !strings.Contains(events, "ConfigMap "+namespace+"/cluster-api-config") {
+	lists := documented(t, "docs/openshift.md", heading)
+	if events := h.shell(lists[0]); !strings.Contains(events, "ConfigMap "+namespace+"/cluster-api-config") {
 		t.Errorf("the events do not name the adopted objects:\n%s", events)
 	}
-	for file, lists := range map[string][]string{"README.md": inREADME[1:], "docs/openshift.md": documented(t, "docs/openshift.md", heading)} {
-		if listed := h.shell(lists...); !strings.Contains(listed, "configmap/only-theirs") || strings.Contains(listed, "cluster-api-config") {
-			t.Errorf("%s: the commands must list only ConfigMap only-theirs:\n%s", file, listed)
-		}
+	if listed := h.shell(lists[1:]...); !strings.Contains(listed, "configmap/only-theirs") || strings.Contains(listed, "cluster-api-config") {
+		t.Errorf("the commands must list only ConfigMap only-theirs:\n%s", listed)
 	}
 
 	p.terminate()
