@@ -27,7 +27,7 @@ import (
 // A stale cache causes conflicts, in the original boxcutter also between its two writes of a new object. Further attempts
 // resolve them when the cache has followed.
 func (e *Engine) Apply(ctx context.Context, rev Revision, how Apply) (result Result, err error) {
-	ctx = withReserved(ctx, how.Reserved)
+	ctx = context.WithValue(ctx, applyKey{}, how)
 	how.Older = Remembered(how.Older)
 	err = retry.OnError(retry.DefaultBackoff, onlyConflicts, func() error {
 		result, err = application{e, rev, how, sharedWith(rev, how.Older), false}.apply(ctx)
@@ -142,7 +142,7 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	return found, err
 }
 
-// desired returns the objects of a phase as they can be applied. They are copies, without the fields that are left to other actors.
+// desired returns the objects of a phase as they can be applied, without the fields that are left to other actors.
 func (a application) desired(ctx context.Context, phase revision.Phase) ([]*unstructured.Unstructured, error) {
 	objects := make([]*unstructured.Unstructured, len(phase.Objects))
 	for i, obj := range phase.Objects {

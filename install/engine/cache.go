@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"pkg.package-operator.run/boxcutter/managedcache"
@@ -97,10 +98,15 @@ func (n Namespaces) has(namespace string) bool {
 	return namespace == "" || slices.Contains(n, namespace)
 }
 
-// Get reads an object.
+// Get reads an object. With client.UnsafeDisableDeepCopy, it shares its fields with the cache.
 func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if r.Namespaces.has(key.Namespace) {
-		return r.Reader.Get(ctx, key, object, options...)
+		err := r.Reader.Get(ctx, key, object, options...)
+		cached, ok := object.(*unstructured.Unstructured)
+		if shared := (&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy; err == nil && ok && shared == nil {
+			*cached = *cached.DeepCopy()
+		}
+		return err
 	}
 	err := r.Live.Get(ctx, key, object, options...)
 	if apierrors.IsForbidden(err) {

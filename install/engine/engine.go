@@ -191,8 +191,10 @@ func New(to Connection) (*Engine, error) {
 	}
 	tracking, err := managedcache.NewTrackingCache(to.Log, to.Config, cache.Options{
 		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
-		DefaultNamespaces:    cached,
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
+		DefaultNamespaces: cached,
+		// By an option of each read it would have no effect on cluster-scoped objects. Reader copies.
+		DefaultUnsafeDisableDeepCopy: new(true),
+		DefaultLabelSelector:         labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.Prefix}),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
@@ -235,7 +237,7 @@ func Assemble(of Parts) (*Engine, error) {
 		of.Scheme, recordingReader{of.Reader}, reservingWriter{of.Writer, of.Reader}, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
 		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
 	)
-	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, of.Writer)))
+	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, checkedWriter{of.Writer, of.Reader})))
 	changes := &Changes{Namespaces: of.Namespaces}
 	return &Engine{
 		Owners: NewOwners(of.Scheme, of.Namespace), mapper: of.Mapper, Reader: of.Reader, Changes: changes, watches: of.Watches, live: live,

@@ -50,14 +50,14 @@ type heldObject struct {
 	omitted bool
 }
 
-// of returns the objects of a phase as they are applied now, and those that wait. It may change its argument.
+// of returns the objects of a phase as they are applied now, and those that wait.
 func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstructured.Unstructured) (applied []client.Object, held []heldObject, err error) {
 	for i, obj := range desired {
 		one := heldObject{Reference: ReferenceTo(obj)}
 		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.adopt.Has(one.Identity); {
 		case !h.active && !h.replaced:
 		case object.IsCRD(obj):
-			one.waits, err = h.keepStorage(ctx, obj, adopted)
+			obj, one.waits, err = h.keepStorage(ctx, obj, adopted)
 		case h.active && isWebhookConfiguration(one.GroupKind):
 			one.omitted, err = h.waitsForPods(ctx, phase.Owner, obj, adopted)
 		}
@@ -76,20 +76,21 @@ func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstruc
 	return applied, held, nil
 }
 
-// keepStorage gives a CRD of a manifest the storage version that it has in the cluster, if the manifest has that version, and says so. A CRD
+// keepStorage returns a CRD of a manifest with the storage version that it has in the cluster, if the manifest has that version, and says so. A CRD
 // with an instance in the same component is not changed: the old pods could not convert the instance.
-func (h holder) keepStorage(ctx context.Context, desired *unstructured.Unstructured, adopted bool) (waits string, err error) {
+func (h holder) keepStorage(ctx context.Context, desired *unstructured.Unstructured, adopted bool) (applied *unstructured.Unstructured, waits string, err error) {
 	actual, err := h.existing(ctx, desired, adopted)
 	if err != nil || actual == nil || !differs(desired, actual) || h.hasInstanceOf(desired) {
-		return "", err
+		return desired, "", err
 	}
 	// A cache that does not show the switch yet would revert it.
 	actual, err = orNil(ReferenceTo(desired).Read(ctx, h.live))
 	if err != nil || actual == nil || !differs(desired, actual) {
-		return "", err
+		return desired, "", err
 	}
-	object.SetStorageVersion(desired, object.StorageVersion(actual))
-	return fmt.Sprintf("stores instances in %s until the pods of the component are ready", object.StorageVersion(actual)), nil
+	applied = desired.DeepCopy()
+	object.SetStorageVersion(applied, object.StorageVersion(actual))
+	return applied, fmt.Sprintf("stores instances in %s until the pods of the component are ready", object.StorageVersion(actual)), nil
 }
 
 // differs reports whether a manifest has the storage version of a CRD in the cluster, and another one as its own.
@@ -153,7 +154,7 @@ func (h holder) matches(configuration *unstructured.Unstructured) bool {
 
 // existing returns the object in the cluster; nil if there is none. The cache has no object that is about to be adopted.
 func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
-	actual, err := orNil(ReferenceTo(obj).Read(ctx, h.reader))
+	actual, err := orNil(ReferenceTo(obj).Read(ctx, h.reader, client.UnsafeDisableDeepCopy))
 	if err == nil && actual == nil && adopted {
 		actual, err = orNil(ReferenceTo(obj).Read(ctx, h.live))
 	}

@@ -33,11 +33,23 @@ func pausing(ctx context.Context, reader client.Reader, phase revision.Phase, ho
 	return how
 }
 
-// reservedKey is the key of the reserved objects in the context of an application.
-type reservedKey struct{}
+// applyKey is the key of the options in the context of an application.
+type applyKey struct{}
 
-func withReserved(ctx context.Context, reserved sets.Set[object.Identity]) context.Context {
-	return context.WithValue(ctx, reservedKey{}, reserved)
+// checkedWriter sends no dry run of a checked object that does not exist.
+type checkedWriter struct {
+	client.Writer
+	reader client.Reader
+}
+
+// Patch patches an object.
+func (w checkedWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if how, _ := ctx.Value(applyKey{}).(Apply); how.Checked.Has(object.IdentityOf(obj)) {
+		if _, err := ReferenceTo(obj).Read(ctx, w.reader, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+			return nil
+		}
+	}
+	return w.Writer.Patch(ctx, obj, patch, options...)
 }
 
 // reservingWriter does not create reserved objects. An object can be deleted after its phase began. Then the creation is a conflict, and the engine
@@ -72,8 +84,8 @@ func (w reservingWriter) Patch(ctx context.Context, obj client.Object, patch cli
 
 // reserves reports whether an object is reserved in an application.
 func reserves(ctx context.Context, obj client.Object) bool {
-	reserved, _ := ctx.Value(reservedKey{}).(sets.Set[object.Identity])
-	return reserved.Has(object.IdentityOf(obj))
+	how, _ := ctx.Value(applyKey{}).(Apply)
+	return how.Reserved.Has(object.IdentityOf(obj))
 }
 
 func deletedForTheNext(obj client.Object) error {

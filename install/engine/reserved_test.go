@@ -82,7 +82,7 @@ func TestReservingWriter_AppliesNoAbsentObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, desired, patched := t.Context(), inNamespace("reserved"), []types.UID(nil)
 			if test.reserved {
-				ctx = withReserved(ctx, sets.New(object.IdentityOf(desired)))
+				ctx = context.WithValue(ctx, applyKey{}, Apply{Reserved: sets.New(object.IdentityOf(desired))})
 			}
 			inner := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 				Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
@@ -139,4 +139,33 @@ func (s single) Get(_ context.Context, _ client.ObjectKey, into client.Object, _
 	}
 	s.object.DeepCopyInto(into.(*unstructured.Unstructured))
 	return nil
+}
+
+// A checked object gets no dry run while it does not exist.
+func TestCheckedWriter_AbsentObjects(t *testing.T) {
+	absent := apierrors.NewNotFound(schema.GroupResource{}, "checked")
+	for name, test := range map[string]struct {
+		reader  client.Reader
+		checked bool
+		sent    bool
+	}{
+		"does not exist": {single{err: absent}, true, false},
+		"exists":         {single{object: inNamespace("checked")}, true, true},
+		"cannot be read": {single{err: errors.New("unavailable")}, true, true},
+		"is not checked": {single{err: absent}, false, true},
+	} {
+		ctx, desired, sent := t.Context(), inNamespace("checked"), false
+		if test.checked {
+			ctx = context.WithValue(ctx, applyKey{}, Apply{Checked: sets.New(object.IdentityOf(desired))})
+		}
+		inner := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				sent = true
+				return nil
+			},
+		})
+		if err := (checkedWriter{inner, test.reader}).Patch(ctx, desired, client.RawPatch(types.ApplyPatchType, nil), client.DryRunAll); err != nil || sent != test.sent {
+			t.Errorf("%s: error %v, sent: %t, want %t", name, err, sent, test.sent)
+		}
+	}
 }

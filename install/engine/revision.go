@@ -45,6 +45,8 @@ type Apply struct {
 	Paused func(object.Identity) bool
 	// Reserved are objects that are not created again after a deletion.
 	Reserved sets.Set[object.Identity]
+	// Checked are objects that the API server has accepted in a dry run. While they do not exist, they get no further one.
+	Checked sets.Set[object.Identity]
 	// Prepare is called before a phase is applied, unless the phase has not changed; nil does nothing. After an error, the phase is not applied.
 	Prepare func(context.Context, revision.Phase) error
 	// Readable returns an error if an instance of a CRD cannot be read in a served version; nil returns none. It is called before the storage

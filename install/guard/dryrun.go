@@ -177,8 +177,11 @@ func withBookkeeping(desired, actual *unstructured.Unstructured) *unstructured.U
 func (g *Guards) Creates(ctx context.Context, desired *unstructured.Unstructured) bool {
 	known := &unstructured.Unstructured{}
 	known.SetGroupVersionKind(desired.GroupVersionKind())
-	return g.Cache != nil && object.GroupKind(desired) != object.Secret && apierrors.IsNotFound(g.Cache.Get(ctx, client.ObjectKeyFromObject(desired), known)) &&
-		g.Apply(ctx, desired) == nil && desired.GetResourceVersion() == ""
+	if g.Cache == nil || object.GroupKind(desired) == object.Secret || !apierrors.IsNotFound(g.Cache.Get(ctx, client.ObjectKeyFromObject(desired), known, client.UnsafeDisableDeepCopy)) {
+		return false
+	}
+	answer, err := g.dryRun(ctx, desired, types.ApplyPatchType, desired.MarshalJSON, client.ForceOwnership)
+	return err == nil && answer.ResourceVersion == ""
 }
 
 // Read implements Cluster.
@@ -188,7 +191,7 @@ func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*un
 	var err error = apierrors.NewNotFound(schema.GroupResource{Group: out.GroupVersionKind().Group, Resource: out.GetKind()}, like.GetName()) // without cache
 	// The cache would watch all Secrets.
 	if g.Cache != nil && object.GroupKind(like) != object.Secret {
-		err = g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out)
+		err = g.Cache.Get(ctx, client.ObjectKeyFromObject(like), out, client.UnsafeDisableDeepCopy)
 	}
 	if apierrors.IsNotFound(err) {
 		err = g.Live.Get(ctx, client.ObjectKeyFromObject(like), out)
@@ -201,12 +204,27 @@ func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*un
 
 // Apply implements Cluster.
 func (g *Guards) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
-	return g.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership, client.DryRunAll)
+	_, err := g.dryRun(ctx, desired, types.ApplyPatchType, desired.MarshalJSON, client.ForceOwnership)
+	return err
 }
 
 // Merge implements Cluster.
 func (g *Guards) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
-	return g.Writer.Patch(ctx, desired.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)
+	_, err := g.dryRun(ctx, desired, types.MergePatchType, func() ([]byte, error) { return patch, nil })
+	return err
+}
+
+// dryRun sends a patch of an object in a dry run. The answer has only metadata: a decoded CRD takes much memory.
+func (g *Guards) dryRun(ctx context.Context, of *unstructured.Unstructured, kind types.PatchType, encode func() ([]byte, error), options ...client.PatchOption) (*metav1.PartialObjectMetadata, error) {
+	answer := &metav1.PartialObjectMetadata{}
+	answer.SetGroupVersionKind(of.GroupVersionKind())
+	answer.SetNamespace(of.GetNamespace())
+	answer.SetName(of.GetName())
+	patch, err := encode()
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.Describe(of), err)
+	}
+	return answer, g.Writer.Patch(ctx, answer, client.RawPatch(kind, patch), append(options, client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)...)
 }
 
 // Instance implements Cluster.

@@ -67,7 +67,7 @@ func TestCheck_RuntimeHooks(t *testing.T) {
 			for _, obj := range c.objects {
 				obj.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
 			}
-			found, err := Check(t.Context(), c, Release{
+			found, _, err := Check(t.Context(), c, Release{
 				Namespace: v1alpha1.OpenShiftNamespaces.Operator, Version: "1.0.0", InstalledObjects: revision.ByIdentity([]revision.Phase{{Objects: test.before}}),
 				Phases: []revision.Phase{{Name: "x", Objects: test.now}}, Unchanged: []revision.Phase{{Objects: test.beside}},
 			})

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/collision"
@@ -78,12 +79,12 @@ type Release struct {
 
 // Cluster answers without writing.
 type Cluster interface {
-	// Creates reports whether the API server accepts an object that does not exist; false says nothing. It may change its argument.
+	// Creates reports whether the API server accepts an object that does not exist; false says nothing.
 	Creates(ctx context.Context, desired *unstructured.Unstructured) bool
 	// Read returns an object; nil if it does not exist, or may not be read.
 	Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error)
 	// Apply, Merge and Create return the answers of the API server to dry runs with the field manager of the installer: an apply, a merge patch, and
-	// a create. Only Apply may change its argument.
+	// a create. Apply may change its argument.
 	Apply(ctx context.Context, desired *unstructured.Unstructured) error
 	Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error
 	Create(ctx context.Context, desired *unstructured.Unstructured) error
@@ -96,8 +97,9 @@ type Cluster interface {
 // concurrency is the number of objects that are judged at the same time.
 const concurrency = 8
 
-// Check returns the findings for a release, grouped by reason, and the notes.
-func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, error) {
+// Check returns the findings for a release, grouped by reason, and the notes. created are the objects that do not exist, and that the API server
+// accepts.
+func Check(ctx context.Context, cluster Cluster, release Release) (found []Finding, created sets.Set[object.Identity], err error) {
 	release.defines = release.definitions()
 	var crds, others []judged
 	for phase, obj := range revision.Objects(release.Phases) {
@@ -114,7 +116,7 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 	}
 	// CRDs are judged one at a time, because their schemas take much memory.
 	all := slices.Concat(parallel.MapLimit(crds, 1, judge), parallel.MapLimit(others, concurrency, judge))
-	found := release.versions()
+	found, created = release.versions(), sets.New[object.Identity]()
 	var errs []error
 	var collisions []collision.Object
 	var notes []string
@@ -122,13 +124,16 @@ func Check(ctx context.Context, cluster Cluster, release Release) ([]Finding, er
 		if one.collides != nil {
 			collisions = append(collisions, *one.collides)
 		}
+		if one.created {
+			created.Insert(object.IdentityOf(one.desired))
+		}
 		found, errs, notes = append(found, one.findings...), append(errs, one.err), append(notes, one.notes...)
 	}
 	if collisions != nil {
 		found = append(found, Finding{Reason: reason.Collision, Message: collision.Message(collisions)})
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
-	return append(release.accept(found), counted(notes)...), errors.Join(errs...)
+	return append(release.accept(found), counted(notes)...), created, errors.Join(errs...)
 }
 
 // Lasting returns the accepted risks and the notes that follow from the release and the installed version alone. They hold also after
@@ -158,6 +163,8 @@ type judged struct {
 	findings []Finding
 	// collides describes an object of another owner; nil for any other.
 	collides *collision.Object
+	// created is set if the object does not exist, and the API server accepts it.
+	created bool
 	// notes are predicates of the object, with the kind of objects that have them.
 	notes []string
 	err   error
@@ -170,7 +177,7 @@ func rank(f Finding) int {
 
 // judge compares an object with the one in the cluster.
 func (r Release) judge(ctx context.Context, cluster Cluster, one judged) judged {
-	if !r.defines.needs(one.desired) && cluster.Creates(ctx, revision.Applied(one.desired)) {
+	if one.created = !r.defines.needs(one.desired) && cluster.Creates(ctx, revision.Applied(one.desired)); one.created {
 		return one
 	}
 	actual, err := cluster.Read(ctx, one.desired)

@@ -169,7 +169,7 @@ func TestCheck_FindingsOfObjects(t *testing.T) {
 			if test.installed != "" {
 				release.InstalledObjects = revision.ByIdentity([]revision.Phase{{Objects: []*unstructured.Unstructured{read(t, test.installed)}}})
 			}
-			found, err := Check(t.Context(), c, release)
+			found, _, err := Check(t.Context(), c, release)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestCheck_Adoptable(t *testing.T) {
 	t.Parallel()
 	for _, may := range []bool{true, false} {
 		release := Release{Version: "1.0.0", Adoptable: func(*unstructured.Unstructured) bool { return may }, Phases: []revision.Phase{{Objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}}}
-		found, err := Check(t.Context(), &cluster{objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}, release)
+		found, _, err := Check(t.Context(), &cluster{objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}, release)
 		if err != nil || (len(found) == 0) != may {
 			t.Errorf("adoptable %t: %+v, %v", may, found, err)
 		}
@@ -210,7 +210,7 @@ func TestCheck_AcceptedRisks(t *testing.T) {
 	t.Parallel()
 	c := &cluster{instance: "it has instances", objects: []*unstructured.Unstructured{read(t, crd(ours, "{a: {type: string}}", "v1,storage"))}}
 	for release, blocks := range map[string]bool{"1.0.0": false, "1.0.1": true} {
-		found, err := Check(t.Context(), c, Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator,
+		found, _, err := Check(t.Context(), c, Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator,
 			Version: release, Accepted: []v1alpha1.AcceptedRisk{{Name: v1alpha1.BreakingCRDChange, Release: "1.0.0"}},
 			Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, crd("", "{}", "v1,storage"))}}},
 		})
@@ -228,7 +228,7 @@ func TestCheck_TransientAnswer(t *testing.T) {
 		apierrors.NewConflict(schema.GroupResource{}, "capa", errors.New("changed")), context.DeadlineExceeded, errors.New("discovery failed"),
 	} {
 		release := Release{Version: "1.0.0", Phases: []revision.Phase{{Objects: []*unstructured.Unstructured{read(t, deployment("", "a"))}}}}
-		if found, err := Check(t.Context(), &cluster{rejection: answer}, release); !errors.Is(err, answer) || found != nil {
+		if found, _, err := Check(t.Context(), &cluster{rejection: answer}, release); !errors.Is(err, answer) || found != nil {
 			t.Errorf("%v: findings %+v, error %v", answer, found, err)
 		}
 	}
@@ -329,7 +329,7 @@ func TestCheck_SecretOfAnotherIssuer(t *testing.T) {
 		if test.secret != "" {
 			c.objects = append(c.objects, read(t, "{apiVersion: v1, kind: Secret, metadata: {name: cert, namespace: capi, "+test.secret+"}}"))
 		}
-		found, err := Check(t.Context(), c, Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}})
+		found, _, err := Check(t.Context(), c, Release{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Phases: []revision.Phase{{Name: "x", Objects: []*unstructured.Unstructured{read(t, test.desired)}}}})
 		var got []string
 		for _, finding := range found {
 			got = append(got, finding.Message)

@@ -96,7 +96,7 @@ func (g *Guards) dropped(ctx context.Context, manifests []*unstructured.Unstruct
 		if !object.IsCRD(manifest) {
 			continue
 		}
-		crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName())
+		crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName(), client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) > 0 { // a retained CRD is not in the cache
 			crd, err = instance.ReadCRD(ctx, g.Live, manifest.GetName())
 		}

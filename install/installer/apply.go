@@ -42,6 +42,9 @@ func (r *Applier) attempt(ctx context.Context, s state, v version, deadline, now
 		out.judged.findings, out.err = r.trial(s, out).findings(ctx)
 	}
 	out = r.execute(ctx, s, out, now)
+	if out.err != nil || out.result.Rejections() != nil {
+		r.passed.created = nil // the API server is asked again
+	}
 	r.deletions = r.deletions.with(v.name, out.deletions())
 	return out
 }
@@ -120,7 +123,7 @@ func (r *Applier) unpermitted(ctx context.Context, s state, a attempt) attempt {
 	a.plan = a.plan.without(s.currentParts())
 	trial, live := r.trial(s, a), r.Guards
 	live.Cache, trial.guards = nil, &live
-	found, err := trial.judge(ctx)
+	found, _, err := trial.judge(ctx)
 	a.judged.findings = slices.DeleteFunc(found, func(f guard.Finding) bool { return f.Reason == reason.ObjectsForbidden }) // the error has the rules
 	a.err = errors.Join(a.err, err)
 	return a
@@ -152,7 +155,7 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	rev := a.plan.revision()
 	how := engine.Apply{Ordered: a.scope == rollout, Replaced: s.Cluster.Status.DesiredVersion != a.plan.name, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
-		how.Readable = r.Guards.Readable
+		how.Readable, how.Checked = r.Guards.Readable, r.passed.created
 		how.Prepare = func(ctx context.Context, phase revision.Phase) error {
 			moved, err := r.trial(s, a).prepare(ctx, phase)
 			a.moved = a.moved.Union(sets.New(moved...))

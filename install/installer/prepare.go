@@ -26,7 +26,10 @@ import (
 
 // prepare prepares the cluster for a phase. It returns the Deployments that the phase has in another namespace.
 func (t trial) prepare(ctx context.Context, phase revision.Phase) (moved []object.Identity, err error) {
-	if err := t.guards.Drop(ctx, phase.Objects...); err != nil {
+	existing := slices.DeleteFunc(slices.Clone(phase.Objects), func(obj *unstructured.Unstructured) bool {
+		return t.passed.created.Has(object.IdentityOf(obj))
+	})
+	if err := t.guards.Drop(ctx, existing...); err != nil {
 		return nil, err
 	}
 	return t.stopMoved(ctx, phase)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/adoption"
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -16,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // judgement is the result of the preflight of a version.
@@ -91,6 +94,8 @@ func (j judgement) acceptance() string {
 type passed struct {
 	version, key string
 	notes        []guard.Finding
+	// created are the objects that the API server has accepted although they do not exist; none after an error.
+	created sets.Set[object.Identity]
 }
 
 // hasBegun reports whether objects of a version were applied: they must be maintained.
@@ -125,26 +130,26 @@ func (t trial) findings(ctx context.Context) ([]guard.Finding, error) {
 	if t.guards.Live == nil {
 		return nil, nil
 	}
-	found, err := t.judge(ctx)
+	found, created, err := t.judge(ctx)
 	if err == nil && guard.Blocking(found) == nil {
-		*t.passed = passed{t.plan.name, t.plan.key(), found}
+		*t.passed = passed{t.plan.name, t.plan.key(), found, created}
 	}
 	return found, err
 }
 
-// judge returns the findings about a version.
-func (t trial) judge(ctx context.Context) (found []guard.Finding, err error) {
+// judge returns the findings about a version, and its objects that do not exist and that the API server accepts.
+func (t trial) judge(ctx context.Context) (found []guard.Finding, created sets.Set[object.Identity], err error) {
 	if hasBegun(t.s.Cluster.Status.Version(t.plan.name)) { // an earlier process has judged it
-		return guard.Lasting(t.release()), nil
+		return guard.Lasting(t.release()), nil, nil
 	}
 	release := t.release()
 	if t.s.Cluster.Status.CurrentVersion != "" {
 		release.Upgrade = t.engine.Upgrade(t.plan.revision(), engine.Remembered(t.plans.older(t.s)))
 	}
-	if found, err = guard.Check(ctx, t.guards, release); err != nil {
-		return nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)
+	if found, created, err = guard.Check(ctx, t.guards, release); err != nil {
+		return nil, nil, fmt.Errorf("checking version %s before its first write: %w", t.plan.name, err)
 	}
-	return found, nil
+	return found, created, nil
 }
 
 // release returns the release of an attempt.

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +55,7 @@ func TestPreflight_JudgedUntilNothingStopsIt(t *testing.T) {
 	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
 	dryRuns := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(controlledBy(t, first.Name, settled("a", "red"))).Build(), interceptor.Funcs{
-		Apply: func(ctx context.Context, live client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+		Patch: func(ctx context.Context, live client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
 			dryRuns++
 			if err := live.Get(ctx, client.ObjectKeyFromObject(settled("a", "red")), &corev1.ConfigMap{}); apierrors.IsNotFound(err) {
 				return nil
@@ -198,5 +201,50 @@ func TestOutcome_OfThePreflight(t *testing.T) {
 	a.result.Phases = append(a.result.Phases, engine.Phase{Name: "core"})
 	if got := a.outcome(); got.Reason != reason.RollingOut || !strings.HasSuffix(got.Message, "; accepted risk SkippedVersions: e; f") {
 		t.Errorf("outcome of a version that nothing stops: %+v", got)
+	}
+}
+
+// An object that the preflight has created in a dry run gets no second one in its phase, unless an attempt has failed since.
+func TestPreflight_OneDryRunOfANewObject(t *testing.T) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c"} {
+		objects = append(objects, settings(name, "red"))
+		objects[len(objects)-1].SetNamespace(v1alpha1.OpenShiftNamespaces.Operand)
+	}
+	version, configMap := storedVersion(t, "4.22.0-1", objects...)
+	s := stateOf([]v1alpha1.Version{version}, configMap)
+	s.Cluster.Status.CurrentVersion = ""
+	var mutex sync.Mutex
+	dryRuns, rejects := map[string]int{}, true
+	mapper := testrestmapper.TestOnlyStaticRESTMapper(clusterScheme(t))
+	live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithRESTMapper(mapper).Build(), interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			mutex.Lock()
+			defer mutex.Unlock()
+			dryRuns[obj.GetName()]++
+			return nil
+		},
+		Create: func(ctx context.Context, live client.WithWatch, obj client.Object, options ...client.CreateOption) error {
+			if obj.GetName() != "a" && rejects {
+				return apierrors.NewInternalError(errors.New("a webhook failed"))
+			}
+			return live.Create(ctx, obj, options...)
+		},
+	})
+	r := reconcilerOf(t, live, live, watches{}).Applier
+	r.Guards = guard.Guards{Cache: live, Live: live, Writer: live}
+	v, err := s.load(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		rejects bool
+		want    map[string]int
+	}{{true, map[string]int{"a": 1, "b": 1, "c": 1}}, {false, map[string]int{"a": 1, "b": 1, "c": 2}}, {false, map[string]int{"a": 1, "b": 1, "c": 2}}} {
+		rejects = test.rejects
+		a := r.attempt(t.Context(), s, v, time.Time{}, time.Now())
+		if diff := cmp.Diff(test.want, dryRuns); diff != "" || (a.err != nil) != test.rejects {
+			t.Errorf("rejects: %t: error %v; dry runs (-want +got):\n%s", test.rejects, a.err, diff)
+		}
 	}
 }

@@ -123,10 +123,10 @@ func AwaitServers(ctx context.Context, delay time.Duration) error {
 }
 
 // ReadCRD reads a CRD.
-func ReadCRD(ctx context.Context, reader client.Reader, name string) (*unstructured.Unstructured, error) {
+func ReadCRD(ctx context.Context, reader client.Reader, name string, options ...client.GetOption) (*unstructured.Unstructured, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(object.CRDVersion)
-	if err := reader.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, crd, options...); err != nil {
 		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
 	}
 	return crd, nil

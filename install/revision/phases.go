@@ -71,7 +71,7 @@ const Preflight = "preflight"
 //
 // name and number belong to the version that owns the preflight phase and the components that do not name another owner.
 //
-// The objects are copies; the caller may change them.
+// The phases share the objects with the set.
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
 	var requirements []*unstructured.Unstructured
 	var errs []error
@@ -106,7 +106,7 @@ func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]P
 }
 
 // divide returns the objects of the CRD phase of a component, its unmanaged CRDs,
-// and its other objects in apply order. It copies the objects to apply.
+// and its other objects in apply order.
 //
 // An admission policy with parameters is part of the CRD phase, where it has no
 // effect yet. The API server rejects its binding, even in a dry run, unless the
@@ -117,13 +117,13 @@ func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, 
 	for _, obj := range objects {
 		switch {
 		case takesParameters(obj):
-			policies = append(policies, obj.DeepCopy())
+			policies = append(policies, obj)
 		case !object.IsCRD(obj):
-			others = append(others, obj.DeepCopy())
+			others = append(others, obj)
 		case slices.Contains(unmanaged, obj.GetName()):
 			unmanagedCRDs = append(unmanagedCRDs, obj)
 		default:
-			managed = append(managed, obj.DeepCopy())
+			managed = append(managed, obj)
 		}
 	}
 	slices.SortStableFunc(others, object.CompareRank)

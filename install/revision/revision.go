@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -128,24 +131,44 @@ func PartsOf(version v1alpha1.Version) sets.Set[Part] {
 	return parts
 }
 
+// Secrets are the values of the placeholders in two versions.
+type Secrets struct{ Before, Now setting.Secrets }
+
 // Inherit returns a set that names, for each component with the same objects as in the version before it, the owner of these
-// objects. A component with a CRD that is unmanaged in only one of both versions has changed.
+// objects. A component with a CRD that is unmanaged in only one of both versions has changed. same reports whether both have the same components
+// in the same order. Objects are compared as JSON, with the values of Secrets in place of placeholders.
 //
 // The version before must be the newest one: then no object of an inherited component has a newer owner.
-func Inherit(set operand.Set, unmanaged []string, before v1alpha1.Version, stored operand.Set) operand.Set {
-	owner := cmp.Or(before.InstalledAs, before.Name)
-	former := map[string]operand.Operand{}
-	for _, component := range stored.Operands {
-		former[componentKey(component.Type, component.Name)] = component
+func Inherit(set operand.Set, unmanaged []string, before v1alpha1.Version, stored Stored, secrets Secrets) (out operand.Set, same bool, err error) {
+	form, err := stored.form()
+	if err != nil {
+		return set, false, err
 	}
-	set.Operands = slices.Clone(set.Operands)
-	for i, component := range set.Operands {
-		known, found := former[componentKey(component.Type, component.Name)]
-		if found && sameComponent(known, component) && slices.Equal(unmanagedOf(known, before.UnmanagedCRDs), unmanagedOf(component, unmanaged)) {
-			set.Operands[i].InstalledAs = cmp.Or(known.InstalledAs, owner)
+	out, same = set, len(set.Operands) == len(form.Components)
+	out.Operands = slices.Clone(set.Operands)
+	for i, component := range out.Operands {
+		at := slices.IndexFunc(form.Components, func(known storedComponent) bool { return known.Type == component.Type && known.Name == component.Name })
+		equal := false
+		if at >= 0 {
+			if equal, err = form.Components[at].has(secrets.Before, component, secrets.Now); err != nil {
+				return set, false, err
+			}
+		}
+		same = same && equal && at == i
+		if equal && slices.Equal(unmanagedOf(component, before.UnmanagedCRDs), unmanagedOf(component, unmanaged)) {
+			out.Operands[i].InstalledAs = cmp.Or(form.Components[at].InstalledAs, before.InstalledAs, before.Name)
 		}
 	}
-	return set
+	return out, same, nil
+}
+
+// Decoded returns the objects of the parts of a version.
+func Decoded(owner string, set operand.Set) map[Part][]*unstructured.Unstructured {
+	parts := map[Part][]*unstructured.Unstructured{}
+	for _, component := range set.Operands {
+		parts[Part{cmp.Or(component.InstalledAs, owner), componentKey(component.Type, component.Name)}] = component.Objects
+	}
+	return parts
 }
 
 // unmanagedOf returns the CRDs of a component that are unmanaged.
@@ -158,13 +181,12 @@ func unmanagedOf(component operand.Operand, unmanaged []string) (names []string)
 	return names
 }
 
-// Applied returns a copy of an object without the adopt-existing annotation (only the installer reads it) and without the rules of an aggregated
-// ClusterRole (the aggregation controller writes them).
+// Applied returns an object without the adopt-existing annotation (only the installer reads it) and without the rules of an aggregated
+// ClusterRole (the aggregation controller writes them). It has metadata that can be changed, and shares all else with its argument.
 func Applied(obj *unstructured.Unstructured) *unstructured.Unstructured {
-	out := obj.DeepCopy()
-	if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
-		unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
-	}
+	out := &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
+	out.Object["metadata"] = runtime.DeepCopyJSONValue(obj.Object["metadata"])
+	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
 	if _, aggregated := obj.Object["aggregationRule"]; aggregated {
 		delete(out.Object, "rules")
 	}

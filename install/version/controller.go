@@ -218,8 +218,6 @@ func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 // inherit returns the set of a new version with the owners of the components that are the same in the desired version. It
 // also returns the version whose objects the new version adopts as a whole, because all of them are the same from other
 // inputs, such as an image instead of ConfigMaps; empty if there is none.
-//
-// Objects are compared with the values of Secrets, not with their placeholders.
 func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, existing []corev1.ConfigMap) (operand.Set, string) {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	if desired == nil {
@@ -229,18 +227,9 @@ func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, exist
 	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
 		return set, ""
 	}
-	before, err := stored.Decode()
-	if err != nil {
-		return set, ""
-	}
 	unmanaged := cluster.Spec.UnmanagedCRDs
-	before, revealed := before.Revealed(inputs.former), set.Revealed(inputs.Settings.Secrets)
-	inherited := revision.Inherit(revealed, unmanaged, *desired, before)
-	set.Operands = slices.Clone(set.Operands)
-	for i := range set.Operands {
-		set.Operands[i].InstalledAs = inherited.Operands[i].InstalledAs
-	}
-	if !revision.SameUnmanaged(*desired, unmanaged) || !revision.SameObjects(before, revealed) {
+	set, same, err := revision.Inherit(set, unmanaged, *desired, stored, revision.Secrets{Before: inputs.former, Now: inputs.Settings.Secrets})
+	if err != nil || !same || !revision.SameUnmanaged(*desired, unmanaged) {
 		return set, ""
 	}
 	return set, cmp.Or(desired.InstalledAs, desired.Name)

@@ -17,7 +17,7 @@ import (
 )
 
 // memoryLimit is the environment of the rollouts, as the Deployment in manifests/ sets it.
-const memoryLimit = "GOMEMLIMIT=140MiB"
+const memoryLimit = "GOMEMLIMIT=200MiB"
 
 // installer is a running capi-installer.
 type installer struct {

@@ -111,7 +111,7 @@ func freeAddress(t *testing.T) string {
 
 // memoryLimit is the maximum resident memory of the program in MiB. The container's limit in manifests is higher by a reserve for
 // a large cluster.
-const memoryLimit = 192
+const memoryLimit = 256
 
 // resident returns the current and the maximum resident memory of a process in MiB.
 func (p *process) resident() (now, highest float64) {

@@ -81,7 +81,7 @@ func (h *harness) revertedOnly(kind string) {
 func newLoneHarness(t *testing.T) *harness {
 	t.Helper()
 	h := connect(t, controlplane.Fresh(t))
-	h.memory = []string{"GOMEMLIMIT=140MiB"}
+	h.memory = []string{"GOMEMLIMIT=200MiB"}
 	h.prepare()
 	return h
 }

@@ -153,14 +153,16 @@ func (e *ObjectEngine) read(ctx context.Context, reader client.Reader, like Obje
 		return nil, misuse(like, "unsupported object type %T: DeepCopyObject must return an object", like)
 	}
 	actual.GetObjectKind().SetGroupVersionKind(kind)
-	err := reader.Get(ctx, client.ObjectKeyFromObject(like), actual)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(like), actual, client.UnsafeDisableDeepCopy) // the object is not changed
 	if absent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", types.ToObjectRef(like), err)
 	}
-	actual.GetObjectKind().SetGroupVersionKind(kind)
+	if kindOf(actual) != kind { // of a typed object
+		actual.GetObjectKind().SetGroupVersionKind(kind)
+	}
 	return actual, nil
 }
 

@@ -409,7 +409,7 @@ func VersionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
 		if err != nil {
 			return nil, err
 		}
-		set, err := stored.Decode()
+		set, err := stored.Decode(nil)
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ func (i *Installed) findings(ctx context.Context, judges *judged, release guard.
 		release.Installed = current.Components
 		release.InstalledObjects = revision.ByIdentity([]revision.Phase{{Objects: i.objects[current.Name]}})
 	}
-	found, err := guard.Check(ctx, judges, release)
+	found, _, err := guard.Check(ctx, judges, release)
 	for at := range found {
 		found[at].Message = i.mask.Text(found[at].Message)
 	}
