@@ -55,8 +55,11 @@ func (r *Remover) retain(ctx context.Context, rev engine.Revision, guard *deleti
 // retention returns why a CRD stays in the cluster when its revision is removed;
 // the reason is empty if it is deleted. It reads from the API server, because deleting a CRD deletes
 // all its instances: if their existence is unknown, it fails or retains the CRD. It
-// marks a CRD that stays as adoptable.
+// marks a CRD that stays as adoptable. A CRD that a newer version has adopted stays with it, and no version gives an object back: the cache is enough.
 func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCRD, error) {
+	if cached, err := instance.ReadCRD(ctx, r.Engine.Reader, name, client.UnsafeDisableDeepCopy); err == nil && isNewer(revision.Owner(r.Instances.Namespace, cached), owner) {
+		return retainedCRD{}, nil
+	}
 	crd, err := instance.ReadCRD(ctx, r.Live, name)
 	if apierrors.IsNotFound(err) {
 		return retainedCRD{}, nil
@@ -75,6 +78,13 @@ func (r *Remover) retention(ctx context.Context, owner, name string) (retainedCR
 		return retainedCRD{name, why, true}, nil
 	}
 	return retainedCRD{name: name, reason: why}, r.crds().markAdoptable(ctx, crd)
+}
+
+// isNewer reports whether a version is newer than another one; false without a version.
+func isNewer(version, other string) bool {
+	number, err := revision.Number(version)
+	before, errBefore := revision.Number(other)
+	return err == nil && errBefore == nil && number > before
 }
 
 // unmarkRetained removes the label, the revision and the owner from the retained CRDs

@@ -59,6 +59,17 @@ func TestPass_UnreadableCRDs(t *testing.T) {
 	}
 }
 
+// The cache decides only that a CRD belongs to a newer version.
+func TestRetention_OfAnAdoptedCRD(t *testing.T) {
+	for owner, reads := range map[string]bool{"4.22.0-3": false, "4.22.0-2": true, "4.22.0-1": true} {
+		remover := removerOf(t, fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(controlledBy(t, owner, machines())).Build())
+		remover.Live = answer{apierrors.NewServiceUnavailable("down")}
+		if got, err := remover.retention(t.Context(), "4.22.0-2", machinesCRD); got != (retainedCRD{}) || (err != nil) != reads {
+			t.Errorf("owner %s: %+v, %v; want a read from the API server: %t", owner, got, err, reads)
+		}
+	}
+}
+
 // Adoptable CRDs are those that removed versions have left behind.
 func TestRetained_InOrder(t *testing.T) {
 	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
