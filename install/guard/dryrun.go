@@ -238,7 +238,7 @@ func (g *Guards) Instance(ctx context.Context, crd *unstructured.Unstructured) (
 
 // All implements Cluster.
 func (g *Guards) All(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
-	defer func() { err = errors.Join(err, g.Instances.Withdraw(context.WithoutCancel(ctx))) }()
+	defer g.Instances.End(ctx, &err)
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
 	err = g.Instances.Permitted(ctx, instance.Rules(kind.Group, "list"), func(ctx context.Context) error { return g.Live.List(ctx, list) })

@@ -83,7 +83,7 @@ func (g *Guards) readable(ctx context.Context, crd *unstructured.Unstructured) (
 	if g.Live == nil || !instance.HasWebhook(crd) {
 		return nil
 	}
-	defer func() { err = errors.Join(err, g.Instances.Withdraw(context.WithoutCancel(ctx))) }()
+	defer g.Instances.End(ctx, &err)
 	for _, version := range object.CRDVersions(crd) {
 		if !object.ServesVersion(crd, version) {
 			continue

@@ -79,7 +79,7 @@ type dropping struct {
 
 // Drop prepares CRDs of the cluster for manifests that lack some of their stored versions. It returns a *MigratingError if it must be called
 // again. It changes only CRDs that belong to the installer or may be adopted.
-func (g *Guards) Drop(ctx context.Context, manifests ...*unstructured.Unstructured) error {
+func (g *Guards) Drop(ctx context.Context, manifests ...*unstructured.Unstructured) (err error) {
 	if g.Live == nil {
 		return nil
 	}
@@ -87,7 +87,8 @@ func (g *Guards) Drop(ctx context.Context, manifests ...*unstructured.Unstructur
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	return errors.Join(g.drop(ctx, all), g.Instances.Withdraw(context.WithoutCancel(ctx)))
+	defer g.Instances.End(ctx, &err)
+	return g.drop(ctx, all)
 }
 
 // dropped returns the CRDs of the cluster with stored versions that manifests lack.

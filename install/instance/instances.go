@@ -7,7 +7,6 @@ package instance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -134,6 +133,6 @@ func ReadCRD(ctx context.Context, reader client.Reader, name string, options ...
 
 // Check is Of in a pass of its own.
 func (a *Access) Check(ctx context.Context, crd *unstructured.Unstructured) (found string, err error) {
-	defer func() { err = errors.Join(err, a.Withdraw(context.WithoutCancel(ctx))) }()
+	defer a.End(ctx, &err)
 	return a.Of(ctx, crd)
 }

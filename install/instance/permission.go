@@ -4,6 +4,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,6 +88,11 @@ func (a *Access) grant(ctx context.Context, rules []rbacv1.PolicyRule) error {
 	}
 	log.FromContext(ctx).Info("Granted the installer permissions for instances until the end of the pass", "rules", rules)
 	return nil
+}
+
+// End withdraws the permissions at the end of a pass, also if its context has ended, and adds the error to the error of the pass.
+func (a *Access) End(ctx context.Context, err *error) {
+	*err = errors.Join(*err, a.Withdraw(context.WithoutCancel(ctx)))
 }
 
 // Withdraw deletes the role and its binding, unless they are known not to exist. An installer that cannot read

@@ -78,7 +78,7 @@ func (r *Remover) Remove(ctx context.Context, rev engine.Revision, unmanaged []s
 	if err := r.ReleaseCRDs(ctx, unmanaged, ours); err != nil {
 		return Progress{}, err
 	}
-	defer func() { err = errors.Join(err, r.Instances.Withdraw(context.WithoutCancel(ctx))) }()
+	defer r.Instances.End(ctx, &err)
 	for attempt := 1; ; attempt++ {
 		progress, err = r.pass(ctx, rev)
 		if !errors.As(err, new(*inUseError)) || attempt == maxAttempts {
