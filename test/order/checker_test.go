@@ -161,7 +161,7 @@ var explained = map[string][]reason.Reason{
 	"theirs":    {reason.Collision},
 	"uninstall": {reason.UninstallBlocked},
 	"unmanage":  {reason.CheckerAbsent, reason.Incompatible},
-	"override":  {reason.ComponentMissing},
+	"override":  {reason.ComponentMissing, reason.RenderFailed}, // two components of different releases can have the same object
 	"not-ready": {reason.ProgressDeadlineExceeded},
 }
 
@@ -341,7 +341,7 @@ func (c *checker) content(w *world, to int) error {
 		if selector, found, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec", "nodeSelector"); found {
 			return fmt.Errorf("%s: the placement %v stays", key, selector)
 		}
-		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !c.did["delete"] && !c.did["restore"] && !c.did["uninstall"] && !c.did["release"] {
+		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !slices.ContainsFunc([]string{"delete", "restore", "uninstall", "release", "override"}, func(action string) bool { return c.did[action] }) {
 			return fmt.Errorf("%s was created again", key)
 		}
 	}

@@ -3,33 +3,32 @@
 package order
 
 import (
-	"context"
-	"crypto/tls"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/internal/certificate"
-	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// bed is what a schedule needs of a cluster: kubeconfigs of an administrator and the installer, and the CA of the conversion webhook.
-type bed struct{ Admin, Installer, CA string }
+// bed is what a schedule needs of a cluster.
+type bed struct {
+	Admin, Installer string // kubeconfigs
+	CA               string // of the conversion webhook
+	Etcd             string // socket
+	Programs         []int  // processes of the API server and etcd
+	Empty            state  // without an installation
+}
 
 // shared is the bed of all tests of the process.
 var shared bed
@@ -59,21 +58,21 @@ func prepare(t *testing.T) bed {
 	for _, program := range []string{"kube-controller-manager", "kube-scheduler", "kwok"} {
 		must(syscall.Kill(cluster.PID(program), syscall.SIGSTOP))
 	}
-	shared = bed{cluster.Kubeconfig, installer, converter(t, cluster)}
+	_, ca, err := fixture.StartConverter(cluster, nil)
+	must(err)
+	shared = bed{
+		Admin: cluster.Kubeconfig, Installer: installer, CA: base64.StdEncoding.EncodeToString(ca), Etcd: filepath.Join(cluster.Dir, "store:0"),
+		Programs: []int{cluster.PID("kube-apiserver"), cluster.PID("etcd")},
+	}
+	s, err := shared.open()
+	must(err)
+	got, err := s.admin.do("POST", operands+"configmaps", "application/json", "application/json", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bystander"},"data":{"value":"theirs"}}`))
+	if err != nil || !got.ok() {
+		t.Fatalf("creating an object: %v %s", err, got.body)
+	}
+	shared.Empty, err = s.save()
+	must(err)
 	return shared
-}
-
-// open returns the server of a bed.
-func (b bed) open() (*server, error) {
-	admin, err := clientcmd.BuildConfigFromFlags("", b.Admin)
-	if err != nil {
-		return nil, err
-	}
-	installer, err := clientcmd.BuildConfigFromFlags("", b.Installer)
-	if err != nil {
-		return nil, err
-	}
-	return newServer(context.Background(), admin, installer, b.CA)
 }
 
 const deployments = "/apis/apps/v1/deployments"
@@ -114,80 +113,121 @@ func (w *world) machinery() (found []step) {
 	return found
 }
 
-// converter starts a conversion webhook of machines, behind Service webhook, until the process ends: it changes apiVersion. It returns the CA.
-func converter(t *testing.T, cluster *controlplane.Cluster) string {
-	serving, ca, err := certificate.NewServing(time.Now().AddDate(1, 0, 0), "webhook."+namespace+".svc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(serving.Certificate, serving.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		review := map[string]any{}
-		_ = json.NewDecoder(r.Body).Decode(&review)
-		request, _ := review["request"].(map[string]any)
-		objects := object.MapsAt(request, "objects")
-		for _, one := range objects {
-			one["apiVersion"] = request["desiredAPIVersion"]
-		}
-		delete(review, "request")
-		review["response"] = map[string]any{"uid": request["uid"], "convertedObjects": objects, "result": map[string]any{"status": "Success"}}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(review)
-	}))
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}} //nolint:gosec // of a test
-	server.StartTLS()
-	cluster.Route(types.NamespacedName{Namespace: namespace, Name: "webhook"}, server.Listener.Addr().String())
-	return base64.StdEncoding.EncodeToString(ca)
+// state is the content of etcd without what the API server keeps for itself.
+type state map[string][]byte
+
+// own are the keys that the API server keeps for itself.
+var own = []string{"apiregistration.k8s.io/", "configmaps/kube-system/", "masterleases/", "peerserverleases/", "leases/", "events/", "ranges/"}
+
+// entry is what etcd returns for a key.
+type entry struct {
+	Key, Value  []byte
+	ModRevision int64 `json:"mod_revision,string"`
 }
 
-// clean removes everything that a schedule has left.
-func (s *server) clean(context.Context) error {
-	remove := func(collection string, keep func(*unstructured.Unstructured) bool) {
-		for _, object := range s.all(collection) {
-			if keep(object) {
-				continue
-			}
-			path := collection[:strings.LastIndex(collection, "/")+1]
-			if object.GetNamespace() != "" {
-				path += "namespaces/" + object.GetNamespace() + "/"
-			}
-			path += collection[strings.LastIndex(collection, "/")+1:] + "/" + object.GetName()
-			if len(object.GetFinalizers()) > 0 && collection != crdCollection {
-				_, _ = s.write(s.admin, "PATCH", path, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-			}
-			by := s.admin
-			if collection == crdCollection { // an admission policy allows only the installer to delete a CRD that it manages
-				by = s.installer
-			}
-			_, _ = s.write(by, "DELETE", path, "application/json", []byte(`{"propagationPolicy":"Background"}`))
+// store sends a request to etcd.
+func (s *server) store(call string, in map[string]any, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	got, err := s.etcd.do("POST", "/v3/kv/"+call, "application/json", "application/json", body)
+	if err == nil && !got.ok() {
+		err = fmt.Errorf("etcd: %s", got.body)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(got.body, out)
+}
+
+// keys returns what etcd holds; without values if it is to be compared only.
+func (s *server) keys(values bool) (map[string]entry, error) {
+	found := struct{ Kvs []entry }{}
+	err := s.store("range", map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": !values}, &found)
+	out := map[string]entry{}
+	for _, kv := range found.Kvs {
+		key := strings.TrimPrefix(string(kv.Key), "/registry/")
+		if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			out[string(kv.Key)] = kv
 		}
 	}
-	system := func(o *unstructured.Unstructured) bool { return o.GetName() == "kube-root-ca.crt" }
-	remove(deployments, func(o *unstructured.Unstructured) bool { return o.GetNamespace() != namespace })
-	remove("/api/v1/configmaps", func(o *unstructured.Unstructured) bool {
-		return system(o) || !strings.HasPrefix(o.GetNamespace(), "openshift-cluster-api")
-	})
-	remove(crdCollection, func(o *unstructured.Unstructured) bool {
-		return !strings.HasSuffix(o.GetName(), ".infrastructure.cluster.x-k8s.io")
-	})
-	remove("/api/v1/services", func(o *unstructured.Unstructured) bool { return o.GetNamespace() != namespace })
-	remove("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", func(o *unstructured.Unstructured) bool { return o.GetName() != "machines" })
-	for _, kind := range []string{"policies", "policybindings"} {
-		remove("/apis/admissionregistration.k8s.io/v1/validatingadmission"+kind, func(o *unstructured.Unstructured) bool { return o.GetName() != "openshift-capi-installer-crd-deletion" })
+	return out, err
+}
+
+// save returns the state.
+func (s *server) save() (state, error) {
+	found, err := s.keys(true)
+	saved := state{}
+	s.known = found
+	for key, kv := range found {
+		saved[key] = kv.Value
 	}
-	remove("/apis/config.openshift.io/v1/clusteroperators", func(*unstructured.Unstructured) bool { return false })
-	clusters := "/apis/capi-operator.openshift.io/v1alpha1/clusterapis"
-	remove(clusters, func(*unstructured.Unstructured) bool { return false })
-	got, err := s.write(s.admin, "POST", clusters, "application/json", []byte(clusterAPI))
-	if err == nil && got.ok() {
-		got, err = s.write(s.admin, "POST", operands+"configmaps", "application/json", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bystander"},"data":{"value":"theirs"}}`))
+	return saved, err
+}
+
+// restore makes a saved state the state, by one transaction in etcd, and returns when the API server and the hub have seen it.
+func (s *server) restore(saved state) error {
+	found, err := s.keys(false)
+	if err != nil {
+		return err
 	}
-	if err != nil || !got.ok() {
-		return fmt.Errorf("%w %s", err, got.body)
+	var operations []any
+	changed := map[string]bool{} // whether the key remains
+	for key, value := range saved {
+		known := s.known[key]
+		if found[key].ModRevision == 0 || found[key].ModRevision != known.ModRevision || !bytes.Equal(known.Value, value) {
+			operations = append(operations, map[string]any{"request_put": map[string]any{"key": []byte(key), "value": value}})
+			changed[key] = true
+		}
+	}
+	for key := range found {
+		if _, stays := saved[key]; !stays {
+			operations = append(operations, map[string]any{"request_delete_range": map[string]any{"key": []byte(key)}})
+			changed[key] = false
+		}
+	}
+	done := struct {
+		Header struct {
+			Revision int64 `json:",string"`
+		}
+	}{}
+	if err := s.store("txn", map[string]any{"success": operations}, &done); err != nil {
+		return err
+	}
+	for key, remains := range changed {
+		if delete(s.known, key); remains {
+			s.known[key] = entry{Value: saved[key], ModRevision: done.Header.Revision}
+		}
+		s.awaitKey(key, remains, done.Header.Revision)
 	}
 	s.reset()
 	return nil
+}
+
+// awaitKey waits until the hub has seen a change in etcd.
+func (s *server) awaitKey(path string, remains bool, revision int64) {
+	s.mu.Lock()
+	var collection, key string
+	for of := range s.resources {
+		t, _ := parse(of)
+		if _, rest, found := strings.Cut(path, "/"+t.resource+"/"); found {
+			collection, key = of, strings.TrimPrefix(rest, "specs/")
+		}
+	}
+	h := s.resources[collection]
+	s.mu.Unlock()
+	if h == nil {
+		return
+	}
+	if !strings.Contains(key, "/") {
+		key = "/" + key
+	}
+	s.await(func() bool {
+		object := h.current[key]
+		return s.resources[collection] != h || !remains && object == nil || remains && object != nil && number(object.GetResourceVersion()) >= revision
+	})
+	if collection == crdCollection {
+		s.settleCRD(h, key[1:])
+	}
 }

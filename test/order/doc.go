@@ -5,19 +5,23 @@
 //
 // # A schedule
 //
-// A schedule runs in a bubble of testing/synctest, with the clock of the bubble: no back-off and no lease takes time. The transport of the manager
+// A schedule begins with the installation of a release, or in the state that such an installation has left. One transaction writes this state to etcd
+// (cluster_test.go), so neither an installation nor an uninstall lies between two schedules. Then the program starts with another release.
+//
+// It runs in a bubble of testing/synctest, with the clock of the bubble: no back-off and no lease takes time. The transport of the manager
 // (process_test.go) holds each request until the scheduler (scheduler_test.go) lets it pass, and each watch event until the scheduler delivers it.
-// The scheduler moves when all goroutines of the bubble wait. A request that passed is answered by the API server (server_test.go) before the
-// next step. The hub of the process outside of the bubble watches each resource; a step ends when the hub has seen the change of its write.
-// So the order of the steps is a function of the schedule.
+// The scheduler moves when all goroutines of the bubble wait. The hub of the process outside of the bubble (server_test.go) watches each resource. The
+// API server answers a write, and the step ends when the hub has seen the change; the hub answers reads, except of instances, which the API
+// server converts. So the order of the steps is a function of the schedule.
 //
 // A schedule is a list of moves. Without moves, the steps pass in the order in which they began to wait. A move at a step delays an actor, shuffles,
 // makes a fault, or is an action of another actor. A seed decides on the moves. A failing schedule is shrunk: moves go while it still fails.
 //
 // # What is not a step
 //
-// Discovery, the lists of informers and access reviews are answered at once. Informers list from the hub, at its state or, after a crash with stale
-// lists, at an earlier state. Kubernetes Events are recorded, and not sent.
+// Discovery, OpenAPI, the lists of informers and access reviews are answered at once. Informers list from the hub, at its state or, after a crash
+// with stale lists, at an earlier state. An informer that has lost an event lists again when nothing else happens. Kubernetes Events are recorded,
+// and not sent.
 //
 // # Run it
 //

@@ -3,7 +3,6 @@
 package order
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -89,8 +88,7 @@ func failure(r *request, m move) result {
 	}
 	code := possible[m.Arg%uint32(len(possible))]
 	reason := map[int]string{409: "Conflict", 429: "TooManyRequests", 403: "Forbidden", 504: "Timeout", 503: "ServiceUnavailable", 500: "InternalError"}[code]
-	body, _ := json.Marshal(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "injected", "reason": reason, "code": code})
-	return result{answer: answer{code, body}}
+	return result{answer: status(code, reason, "injected")}
 }
 
 // leaseDuration is the time until another process takes over.
@@ -287,7 +285,7 @@ var actions = map[string]func(w *world, m move) error{
 	"restore":          func(w *world, m move) error { return w.restore(victims[m.Arg%uint32(len(victims))], false) },
 	"restore-by-apply": func(w *world, m move) error { return w.restore(victims[m.Arg%uint32(len(victims))], true) },
 	"instance": func(w *world, m move) error {
-		return w.admin("POST", machines, "application/json", fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"Machine","metadata":{"name":"m%d"}}`, m.Arg%50))
+		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", machines, m.Arg%50), applyPatch, `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"Machine"}`)
 	},
 	"ca-by-apply": func(w *world, _ move) error {
 		return w.inject("cainjector&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+machinesCRD+`"},"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // process is a run of the program: a manager with all controllers, whose requests and watch events are steps.
@@ -128,14 +131,14 @@ func actorOf(ctx context.Context) string {
 
 // request is a request that waits for the scheduler.
 type request struct {
-	process           *process
-	actor             string
-	method, uri, kind string // kind is the content type
-	accept            string
-	body              []byte
-	target            target
-	dry               bool
-	answer            chan result // buffered
+	process              *process
+	actor                string
+	url                  *url.URL
+	method, kind, accept string // kind is the content type
+	body                 []byte
+	target               target
+	dry                  bool
+	answer               chan result // buffered
 }
 
 type result struct {
@@ -151,8 +154,7 @@ func (r *request) String() string {
 	if r.dry {
 		verb += " (dry run)"
 	}
-	path, _, _ := strings.Cut(r.uri, "?")
-	return fmt.Sprintf("%s: %s %s", r.actor, verb, path)
+	return fmt.Sprintf("%s: %s %s", r.actor, verb, r.url.Path)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -167,6 +169,9 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 	t, ok := parse(in.URL.Path)
 	switch query := in.URL.Query(); {
+	case query.Has("hash"): // OpenAPI
+		got, err := p.world.server.schema(in.URL.RequestURI())
+		return respond(in, result{got, err})
 	case !ok || strings.HasSuffix(t.resource, "reviews"): // discovery
 		got, err := p.world.server.installer.do(in.Method, in.URL.RequestURI(), "application/json", in.Header.Get("Content-Type"), body)
 		return respond(in, result{got, err})
@@ -175,11 +180,15 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 		return respond(in, result{answer: answer{http.StatusCreated, body}})
 	case query.Has("watch"):
 		return p.watch(in, t)
-	case in.Method == http.MethodGet && query.Get("resourceVersion") != "" && t.name == "":
-		return p.list(in, t)
+	case in.Method == http.MethodGet && query.Get("resourceVersion") != "" && t.name == "": // the list of an informer
+		at := int64(0)
+		if query.Get("resourceVersion") == "0" {
+			at = p.stale
+		}
+		got, err := p.world.server.read(in.URL, in.Header.Get("Accept"), t, at)
+		return respond(in, result{got, err})
 	}
-	r := &request{process: p, actor: actorOf(in.Context()), method: in.Method, uri: in.URL.RequestURI(), kind: in.Header.Get("Content-Type"), body: body, target: t, dry: in.URL.Query().Has("dryRun"), answer: make(chan result, 1)}
-	r.accept = accepts(in)
+	r := &request{process: p, actor: actorOf(in.Context()), method: in.Method, url: in.URL, kind: in.Header.Get("Content-Type"), accept: in.Header.Get("Accept"), body: body, target: t, dry: in.URL.Query().Has("dryRun"), answer: make(chan result, 1)}
 	p.world.arrive(r)
 	select {
 	case got := <-r.answer:
@@ -192,14 +201,38 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 }
 
-// accepts returns the Accept header without protobuf: answers are JSON.
-func accepts(in *http.Request) string {
-	for _, one := range strings.Split(in.Header.Get("Accept"), ",") {
-		if strings.HasPrefix(one, "application/json") {
-			return one
+// schema returns a document of OpenAPI, which never changes, without descriptions, and paths that the program does not read.
+func (s *server) schema(uri string) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, found := s.schemas[uri]; found {
+		return known, nil
+	}
+	got, err := s.installer.do("GET", uri, "application/json", "", nil)
+	document := map[string]any{}
+	if err != nil || !got.ok() || json.Unmarshal(got.body, &document) != nil {
+		return got, err
+	}
+	maps.DeleteFunc(object.MapAt(document, "paths"), func(path string, _ any) bool { return !strings.HasSuffix(path, "/status") })
+	undescribed(document)
+	got.body, err = json.Marshal(document)
+	s.schemas[uri] = got
+	return got, err
+}
+
+// undescribed removes the descriptions of a document.
+func undescribed(node any) {
+	switch node := node.(type) {
+	case []any:
+		for _, one := range node {
+			undescribed(one)
+		}
+	case map[string]any:
+		delete(node, "description")
+		for _, one := range node {
+			undescribed(one)
 		}
 	}
-	return "application/json"
 }
 
 // send sends the request to the API server. A permission is in force after a time that no step measures, so a rejected request to an instance is
@@ -214,14 +247,18 @@ func (r *request) send(s *server) (got result) {
 }
 
 func (r *request) sendOnce(s *server) result {
-	if r.method == http.MethodGet {
-		got, err := s.installer.do(r.method, r.uri, r.accept, "", nil)
+	switch {
+	case r.method == http.MethodGet && r.target.resource == "machines": // converted
+		got, err := s.installer.do(r.method, r.url.RequestURI(), "application/json", "", nil)
+		return result{got, err}
+	case r.method == http.MethodGet:
+		got, err := s.read(r.url, r.accept, r.target, 0)
 		return result{got, err}
 	}
-	got, err := s.write(s.installer, r.method, r.uri, r.kind, r.body)
+	got, err := s.write(s.installer, r.method, r.url.RequestURI(), r.kind, r.body)
 	// A policy is in force after a time that no step measures: the probe of the installer waits for it.
 	for r.dry && r.method == http.MethodPost && r.target.resource == "configmaps" && err == nil && got.ok() && s.get(policies, "", guardPolicy) != nil {
-		got, err = s.write(s.installer, r.method, r.uri, r.kind, r.body)
+		got, err = s.write(s.installer, r.method, r.url.RequestURI(), r.kind, r.body)
 	}
 	return result{got, err}
 }
@@ -237,8 +274,7 @@ func respond(in *http.Request, got result) (*http.Response, error) {
 }
 
 // selector returns a function that selects the objects of a list or a watch.
-func selector(in *http.Request, t target) (func(*unstructured.Unstructured) bool, error) {
-	query := in.URL.Query()
+func selector(query url.Values, t target) (func(*unstructured.Unstructured) bool, error) {
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
 		return nil, err
@@ -252,43 +288,48 @@ func selector(in *http.Request, t target) (func(*unstructured.Unstructured) bool
 	}, err
 }
 
-// metadataOnly reports whether a client wants only the metadata.
-func metadataOnly(in *http.Request) bool {
-	return strings.Contains(in.Header.Get("Accept"), "PartialObjectMetadata")
-}
-
 // view returns an object as the client wants it.
-func view(o *unstructured.Unstructured, meta bool) map[string]any {
-	if !meta {
+func view(o *unstructured.Unstructured, accept string) map[string]any {
+	if !strings.Contains(accept, "PartialObjectMetadata") {
 		return o.Object
 	}
 	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o.Object["metadata"]}
 }
 
-// list answers the list of an informer from the hub.
-func (p *process) list(in *http.Request, t target) (*http.Response, error) {
-	h := p.world.server.observe(t.collection())
-	selects, err := selector(in, t)
+// read answers a read from the hub, at a resource version; 0 is the newest.
+func (s *server) read(in *url.URL, accept string, t target, at int64) (answer, error) {
+	h := s.observe(t.collection())
+	selects, err := selector(in.Query(), t)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	at := p.stale
-	if in.URL.Query().Get("resourceVersion") != "0" {
-		at = 0
+	objects, version := s.list(h, at)
+	if t.name != "" {
+		object := objects[t.namespace+"/"+t.name]
+		if object == nil {
+			return status(http.StatusNotFound, "NotFound", t.key()+" does not exist"), nil
+		}
+		body, err := json.Marshal(view(object, accept))
+		return answer{http.StatusOK, body}, err
 	}
-	objects, version := p.world.server.list(h, at)
-	items, meta := []any{}, metadataOnly(in)
+	items := []any{}
 	for _, object := range sorted(objects) {
 		if selects(object) {
-			items = append(items, view(object, meta))
+			items = append(items, view(object, accept))
 		}
 	}
 	kind, api := h.kind+"List", h.version
-	if meta {
+	if strings.Contains(accept, "PartialObjectMetadata") {
 		kind, api = "PartialObjectMetadataList", "meta.k8s.io/v1"
 	}
 	body, err := json.Marshal(map[string]any{"kind": kind, "apiVersion": api, "metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items})
-	return respond(in, result{answer{http.StatusOK, body}, err})
+	return answer{http.StatusOK, body}, err
+}
+
+// status returns an answer that rejects a request.
+func status(code int, reason, message string) answer {
+	body, _ := json.Marshal(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason, "code": code})
+	return answer{code, body}
 }
 
 // stream is a watch of an informer. The scheduler delivers its events.
@@ -296,23 +337,26 @@ type stream struct {
 	name    string
 	history *history
 	next    int // index of the next change
-	meta    bool
+	accept  string
 	selects func(*unstructured.Unstructured) bool
-	ended   bool
-	data    bytes.Buffer
-	ready   chan struct{}
 	world   *world
+	lines   chan []byte
+	rest    []byte // of a line
+	end     context.Context
+	close   context.CancelFunc
 	forgets bool // the next event is lost
+	lost    bool // an event was lost: the informer lists again when nothing else happens
 }
 
 func (p *process) watch(in *http.Request, t target) (*http.Response, error) {
 	w := p.world
 	h := w.server.observe(t.collection())
-	selects, err := selector(in, t)
+	selects, err := selector(in.URL.Query(), t)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{name: "watch " + t.resource, history: h, meta: metadataOnly(in), selects: selects, ready: make(chan struct{}, 1), world: w}
+	s := &stream{name: "watch " + t.resource, history: h, accept: in.Header.Get("Accept"), selects: selects, world: w, lines: make(chan []byte, 1)}
+	s.end, s.close = context.WithCancel(context.Background())
 	if t.namespace != "" {
 		s.name += " in " + t.namespace
 	}
@@ -325,7 +369,7 @@ func (p *process) watch(in *http.Request, t target) (*http.Response, error) {
 	w.server.mu.Unlock()
 	w.mu.Lock()
 	if p.streams = append(p.streams, s); p.dead {
-		s.ended = true
+		s.close()
 	}
 	w.mu.Unlock()
 	return &http.Response{StatusCode: http.StatusOK, Status: "OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: in,
@@ -356,48 +400,33 @@ func (s *stream) deliver() error {
 	kind, c := s.pending()
 	s.next++
 	if s.forgets {
-		s.forgets = false
+		s.forgets, s.lost = false, true
 		return nil
 	}
-	line, err := json.Marshal(map[string]any{"type": kind, "object": view(c.object, s.meta)})
-	s.world.mu.Lock()
-	s.data.Write(append(line, '\n'))
-	s.world.mu.Unlock()
-	s.wake()
+	line, err := json.Marshal(map[string]any{"type": kind, "object": view(c.object, s.accept)})
+	s.lines <- append(line, '\n')
 	return err
 }
 
-func (s *stream) wake() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
+// expire ends the watch so that the informer lists again.
+func (s *stream) expire() {
+	s.lines <- append([]byte(`{"type":"ERROR","object":`), append(status(http.StatusGone, "Expired", "too old").body, "}\n"...)...)
+	synctest.Wait()
+	s.close()
 }
 
 // Read implements io.Reader.
-func (s *stream) Read(b []byte) (int, error) {
-	for {
-		s.world.mu.Lock()
-		n, ended := 0, s.ended
-		if s.data.Len() > 0 {
-			n, _ = s.data.Read(b)
-		}
-		s.world.mu.Unlock()
-		if n > 0 {
-			return n, nil
-		}
-		if ended {
+func (s *stream) Read(b []byte) (n int, err error) {
+	if len(s.rest) == 0 {
+		select {
+		case s.rest = <-s.lines:
+		case <-s.end.Done():
 			return 0, io.EOF
 		}
-		<-s.ready
 	}
-}
-
-func (s *stream) close() {
-	s.world.mu.Lock()
-	s.ended = true
-	s.world.mu.Unlock()
-	s.wake()
+	n = copy(b, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
 }
 
 // Close implements io.Closer.

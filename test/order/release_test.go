@@ -81,52 +81,10 @@ func configMap(name, data string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {%s}\n", name, namespace, data)
 }
 
-func deployment(name, generation string) string {
-	return fmt.Sprintf(`apiVersion: apps/v1
-kind: Deployment
-metadata: {name: %[1]s, namespace: %[2]s}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: %[1]s}}
-  template:
-    metadata: {labels: {app: %[1]s}}
-    spec:
-      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
-      containers:
-      - name: manager
-        image: %[3]s
-        env: [{name: GENERATION, value: %[4]q}]
-        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-`, name, namespace, placeholder, generation)
-}
-
-// crd is the manifest of a CRD with these versions, of which the last is stored.
-func crd(plural, kind, conversion string, versions ...string) string {
-	text := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]s.infrastructure.cluster.x-k8s.io}
-spec:
-  group: infrastructure.cluster.x-k8s.io
-  scope: Namespaced
-  names: {plural: %[1]s, singular: %[3]s, kind: %[2]s, listKind: %[2]sList}
-%[4]s  versions:
-`, plural, kind, strings.ToLower(kind), conversion)
-	for i, version := range versions {
-		text += fmt.Sprintf("  - {name: %s, served: true, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n", version, i == len(versions)-1)
-	}
-	return text
-}
-
 const service = `apiVersion: v1
 kind: Service
 metadata: {name: webhook, namespace: openshift-cluster-api}
 spec: {selector: {app: capa}, ports: [{port: 443}]}
-`
-
-// conversion names no CA: another manager adds it.
-const conversion = `  conversion:
-    strategy: Webhook
-    webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: /convert}}}
 `
 
 // webhooks is the manifest of a configuration whose webhook no request matches.
@@ -147,14 +105,14 @@ webhooks:
 func newReleases() *releases {
 	r := &releases{bundles: map[string]extractor.Bundle{}}
 	core := func(generation string, manifests ...string) extractor.Bundle {
-		return provider("cluster-api", extractor.Core, "", append(manifests, deployment("capi", generation))...)
+		return provider("cluster-api", extractor.Core, "", append(manifests, fixture.Deployment("capi", placeholder, generation))...)
 	}
 	aws := func(generation string, manifests ...string) extractor.Bundle {
-		return provider("cluster-api-provider-aws", extractor.Infrastructure, "AWS", append(manifests, deployment("capa", generation))...)
+		return provider("cluster-api-provider-aws", extractor.Infrastructure, "AWS", append(manifests, fixture.Deployment("capa", placeholder, generation))...)
 	}
-	r.add(core("1", configMap("settings", `value: "1", dropped: "yes"`), configMap("old", "")), aws("1", crd("machines", "Machine", "", "v1beta1"), webhooks("/one"), service))
-	r.add(core("2", configMap("settings", `value: "2"`), configMap("added", `value: "2"`)), aws("2", crd("machines", "Machine", conversion, "v1beta1", "v1beta2"), webhooks("/two"), service))
-	r.add(core("1", configMap("settings", `value: "3", other: "yes"`)), aws("3", crd("machines", "Machine", "", "v1beta1"), service))
+	r.add(core("1", configMap("settings", `value: "1", dropped: "yes"`), configMap("old", "")), aws("1", fixture.CRD("machines", "Machine", "", "v1beta1"), webhooks("/one"), service))
+	r.add(core("2", configMap("settings", `value: "2"`), configMap("added", `value: "2"`)), aws("2", fixture.CRD("machines", "Machine", fixture.Conversion, "v1beta1", "v1beta2"), webhooks("/two"), service))
+	r.add(core("1", configMap("settings", `value: "3", other: "yes"`)), aws("3", fixture.CRD("machines", "Machine", "", "v1beta1"), service))
 	r.add(core("2", configMap("settings", `value: "1"`)), aws("4", configMap("added", `value: "4"`)))
 	return r
 }

@@ -82,7 +82,7 @@ func (w *world) steps() []step {
 	w.mu.Lock()
 	var found []step
 	requests := slices.Clone(w.requests)
-	streams := slices.DeleteFunc(slices.Clone(w.process.streams), func(s *stream) bool { return s.ended })
+	streams := slices.DeleteFunc(slices.Clone(w.process.streams), func(s *stream) bool { return s.end.Err() != nil })
 	w.process.streams = slices.Clone(streams)
 	w.mu.Unlock()
 	for _, r := range requests {
@@ -178,9 +178,13 @@ func (w *world) run(moves []move, limit int) error {
 			}
 			continue
 		}
+		lossy := slices.IndexFunc(w.process.streams, func(s *stream) bool { return s.lost && s.end.Err() == nil })
 		switch {
 		case len(w.late) > 0:
 			w.late[0].due = 0
+		case lossy >= 0:
+			w.trace = append(w.trace, w.process.streams[lossy].name+" begins again")
+			w.process.streams[lossy].expire()
 		case len(moves) > 0:
 			begin = len(w.trace) - moves[0].At
 		case idle >= quiet:

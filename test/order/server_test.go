@@ -3,52 +3,70 @@
 package order
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
-// pool holds connections to the API server. A request needs no goroutine, so a goroutine of a bubble that waits for the answer does not count as
-// durably blocked.
+// pool holds goroutines outside of every bubble that send requests, so a goroutine of a bubble that waits for an answer does not count as durably
+// blocked.
 type pool struct {
-	host, token string
-	config      *tls.Config
-
-	mu   sync.Mutex
-	idle []*connection
+	host   string // with the scheme
+	idle   chan sender
+	client *http.Client
 }
 
-type connection struct {
-	net.Conn
-	read *bufio.Reader
+type sender struct {
+	requests chan *http.Request
+	answers  chan result
 }
 
-func newPool(config *rest.Config) (*pool, error) {
-	parsed, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, err
+func newPool(host string, client *http.Client) pool {
+	p := pool{host, make(chan sender, 8), client}
+	for range cap(p.idle) {
+		s := sender{make(chan *http.Request), make(chan result)}
+		p.idle <- s
+		go func() {
+			for request := range s.requests {
+				got := result{}
+				response, err := client.Do(request)
+				if got.err = err; err == nil {
+					got.code = response.StatusCode
+					got.body, got.err = io.ReadAll(response.Body)
+					_ = response.Body.Close()
+				}
+				s.answers <- got
+			}
+		}()
 	}
-	secure, err := rest.TLSConfigFor(config)
+	return p
+}
+
+// poolOf returns a pool of a user of the API server.
+func poolOf(kubeconfig string) (pool, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, err
+		return pool{}, err
 	}
-	secure.NextProtos, secure.ServerName = nil, parsed.Hostname()
-	return &pool{host: parsed.Host, token: config.BearerToken, config: secure}, nil
+	config.NextProtos, config.DisableCompression = []string{"http/1.1"}, true // the cheapest
+	client, err := rest.HTTPClientFor(config)
+	return newPool(config.Host, client), err
 }
 
 // answer is the response of the API server, with its whole body.
@@ -59,60 +77,18 @@ type answer struct {
 
 func (a answer) ok() bool { return a.code < 300 }
 
-// do sends a request and reads the answer. It repeats a request on a connection that the API server has closed.
-func (p *pool) do(method, uri, accept, contentType string, body []byte) (answer, error) {
-	for {
-		c, fresh, err := p.connection()
-		if err != nil {
-			return answer{}, err
-		}
-		got, err := c.exchange(p, method, uri, accept, contentType, body)
-		if err == nil {
-			p.mu.Lock()
-			p.idle = append(p.idle, c)
-			p.mu.Unlock()
-			return got, nil
-		}
-		_ = c.Close()
-		if fresh {
-			return answer{}, fmt.Errorf("%s %s: %w", method, uri, err)
-		}
-	}
-}
-
-func (p *pool) connection() (*connection, bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if last := len(p.idle) - 1; last >= 0 {
-		c := p.idle[last]
-		p.idle = p.idle[:last]
-		return c, false, nil
-	}
-	raw, err := net.Dial("tcp", p.host)
-	if err != nil {
-		return nil, true, err
-	}
-	c := tls.Client(raw, p.config)
-	return &connection{c, bufio.NewReader(c)}, true, nil
-}
-
-func (c *connection) exchange(p *pool, method, uri, accept, contentType string, body []byte) (answer, error) {
-	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\nUser-Agent: order\r\nContent-Length: %d\r\n", method, uri, p.host, accept, len(body))
-	if contentType != "" {
-		head += "Content-Type: " + contentType + "\r\n"
-	}
-	if p.token != "" {
-		head += "Authorization: Bearer " + p.token + "\r\n"
-	}
-	if _, err := c.Write(append([]byte(head+"\r\n"), body...)); err != nil {
-		return answer{}, err
-	}
-	response, err := http.ReadResponse(c.read, &http.Request{Method: method})
+// do sends a request and reads the answer.
+func (p pool) do(method, uri, accept, contentType string, body []byte) (answer, error) {
+	request, err := http.NewRequest(method, p.host+uri, bytes.NewReader(body)) //nolint:noctx // the context of a bubble is of no use outside of it
 	if err != nil {
 		return answer{}, err
 	}
-	content, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, content}, err
+	request.Header = http.Header{"Accept": {accept}, "Content-Type": {contentType}}
+	s := <-p.idle
+	s.requests <- request
+	got := <-s.answers
+	p.idle <- s
+	return got.answer, got.err
 }
 
 // target is a path of the API server, taken apart.
@@ -161,9 +137,12 @@ type history struct {
 	kind, version string
 	changes       []change
 	current       map[string]*unstructured.Unstructured
-	listed        int64 // resource version at the reset, or of the list
-	uids          map[string]int64
+	listed        int64               // resource version at the reset, or of the list
+	uids          map[types.UID]int64 // newest resource version
 }
+
+// gone is the resource version of what no longer exists.
+const gone = 1 << 62
 
 func (h *history) last() int64 {
 	if n := len(h.changes); n > 0 {
@@ -174,40 +153,37 @@ func (h *history) last() int64 {
 
 // server is the API server, outside of every bubble: connections, and the history of each resource.
 type server struct {
-	admin, installer *pool
-	ca               string // of the conversion webhook, in base64
+	admin, installer, etcd pool
+	ca                     string           // of the conversion webhook, in base64
+	known                  map[string]entry // what etcd held after the last restore
 
 	mu        sync.Mutex
+	schemas   map[string]answer   // by URI
 	resources map[string]*history // by collection
 	changed   chan struct{}       // closed at the next change
 	wanted    chan string         // collections to watch
-	ctx       context.Context
 }
 
-func newServer(ctx context.Context, admin, installer *rest.Config, ca string) (*server, error) {
-	s := &server{ca: ca, resources: map[string]*history{}, changed: make(chan struct{}), wanted: make(chan string, 100), ctx: ctx}
-	var err error
-	if s.admin, err = newPool(admin); err != nil {
+// open returns the server of a bed.
+func (b bed) open() (s *server, err error) {
+	store := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", b.Etcd) }}
+	s = &server{
+		etcd: newPool("http://etcd", &http.Client{Transport: store}), ca: b.CA,
+		schemas: map[string]answer{}, resources: map[string]*history{}, changed: make(chan struct{}), wanted: make(chan string, 100),
+	}
+	if s.admin, err = poolOf(b.Admin); err != nil {
 		return nil, err
 	}
-	if s.installer, err = newPool(installer); err != nil {
-		return nil, err
-	}
-	client, err := rest.HTTPClientFor(admin)
-	if err != nil {
+	if s.installer, err = poolOf(b.Installer); err != nil {
 		return nil, err
 	}
 	go func() {
-		for {
-			select {
-			case collection := <-s.wanted:
-				go s.watch(client, admin.Host, collection)
-			case <-ctx.Done():
-				return
-			}
+		for collection := range s.wanted {
+			go s.watch(collection)
 		}
 	}()
-	return s, nil
+	s.known, err = s.keys(true)
+	return s, err
 }
 
 // observe returns the history of a resource. It starts the watch if there is none, and waits for the list.
@@ -229,13 +205,13 @@ func (s *server) observe(collection string) *history {
 }
 
 // watch follows a resource until the end of the watch.
-func (s *server) watch(client *http.Client, host, collection string) {
+func (s *server) watch(collection string) {
 	found, err := s.admin.do("GET", collection, "application/json", "", nil)
 	list := &unstructured.UnstructuredList{}
 	if err == nil && found.ok() {
 		err = list.UnmarshalJSON(found.body)
 	}
-	h := &history{kind: strings.TrimSuffix(list.GetKind(), "List"), version: list.GetAPIVersion(), current: map[string]*unstructured.Unstructured{}, uids: map[string]int64{}}
+	h := &history{kind: strings.TrimSuffix(list.GetKind(), "List"), version: list.GetAPIVersion(), current: map[string]*unstructured.Unstructured{}, uids: map[types.UID]int64{}}
 	h.listed = number(list.GetResourceVersion())
 	for i := range list.Items {
 		h.current[change{object: &list.Items[i]}.key()] = &list.Items[i]
@@ -248,9 +224,7 @@ func (s *server) watch(client *http.Client, host, collection string) {
 	s.resources[collection] = h
 	s.announce()
 	s.mu.Unlock()
-	request, _ := http.NewRequestWithContext(s.ctx, http.MethodGet, fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", host, collection, h.listed), nil)
-	request.Header.Set("Accept", "application/json")
-	response, err := client.Do(request)
+	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, h.listed)) //nolint:noctx // until the end of the process
 	if err == nil {
 		decoder := json.NewDecoder(response.Body)
 		for {
@@ -280,10 +254,10 @@ func (s *server) add(h *history, deleted bool, object *unstructured.Unstructured
 	c := change{at: number(object.GetResourceVersion()), deleted: deleted, object: object}
 	c.before = h.current[c.key()]
 	h.changes = append(h.changes, c)
-	h.uids[string(object.GetUID())] = c.at
+	h.uids[object.GetUID()] = c.at
 	if h.current[c.key()] = object; deleted {
 		delete(h.current, c.key())
-		h.uids[string(object.GetUID())] = 1 << 62
+		h.uids[object.GetUID()] = gone
 	}
 	s.announce()
 }
@@ -359,7 +333,7 @@ func (s *server) list(h *history, at int64) (objects map[string]*unstructured.Un
 const crdCollection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 // write sends a request and returns when the hub has seen its change, and the API server has reacted to a changed CRD.
-func (s *server) write(p *pool, method, uri, contentType string, body []byte) (answer, error) {
+func (s *server) write(p pool, method, uri, contentType string, body []byte) (answer, error) {
 	path, query, _ := strings.Cut(uri, "?")
 	t, ok := parse(path)
 	dry := strings.Contains(query, "dryRun=")
@@ -372,23 +346,21 @@ func (s *server) write(p *pool, method, uri, contentType string, body []byte) (a
 		return got, err
 	}
 	object := struct {
-		Metadata struct {
-			UID, ResourceVersion, Name string
-		}
-		Details struct{ UID string }
+		metav1.ObjectMeta `json:"metadata"`
+		Details           struct{ UID types.UID }
 	}{}
 	if err := json.Unmarshal(got.body, &object); err != nil {
 		return got, nil //nolint:nilerr // an answer without an object
 	}
-	uid, at := object.Metadata.UID, number(object.Metadata.ResourceVersion)
-	if uid == "" {
-		uid, at = object.Details.UID, 1<<62
+	uid, at := object.UID, number(object.ResourceVersion)
+	if uid == "" || object.DeletionTimestamp != nil && len(object.Finalizers) == 0 { // it is gone
+		uid, at = cmp.Or(uid, object.Details.UID), gone
 	}
-	if uid != "" && (at <= h.listed) == false {
+	if uid != "" && at > h.listed {
 		s.await(func() bool { return h.uids[uid] >= at || s.resources[t.collection()] != h })
 	}
 	if t.collection() == crdCollection {
-		s.settleCRD(h, object.Metadata.Name)
+		s.settleCRD(h, object.Name)
 	}
 	return got, nil
 }
@@ -433,7 +405,7 @@ func (s *server) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.resources {
-		h.listed, h.changes, h.uids = h.last(), nil, map[string]int64{}
+		h.listed, h.changes, h.uids = h.last(), nil, map[types.UID]int64{}
 	}
 }
 
