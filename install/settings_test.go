@@ -114,7 +114,7 @@ func (h *harness) visible() map[string]string {
 	for _, version := range h.clusterAPI().Status.Versions {
 		stored, err := revision.FromConfigMaps(version.Name, configMaps.Items)
 		h.must(err)
-		set, err := stored.Decode(nil)
+		set, err := stored.Decode()
 		h.must(err)
 		texts["stored objects of "+version.Name] = fmt.Sprintf("%+v", set)
 	}

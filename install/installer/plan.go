@@ -29,8 +29,6 @@ type plan struct {
 	// itself. Then the phases do not contain them.
 	checks []*unstructured.Unstructured
 	phases []revision.Phase
-	// parts are the objects of the parts, with those of unmanaged CRDs.
-	parts map[revision.Part][]*unstructured.Unstructured
 	// others are the phases that another version installs. They are not applied or removed. whole are all phases in order.
 	others, whole []revision.Phase
 	// authority is the CA bundle that the objects trust; empty if they request none.
@@ -44,9 +42,9 @@ type plan struct {
 	partial bool
 }
 
-// plan divides the version into phases. known is as in revision.Stored.Decode.
-func (v version) plan(known func(revision.Part) []*unstructured.Unstructured) (plan, error) {
-	set, err := v.stored.Decode(known)
+// plan divides the version into phases.
+func (v version) plan() (plan, error) {
+	set, err := v.stored.Decode()
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("reading version %s: %w", v.name, err)
 	}
@@ -60,7 +58,7 @@ func (v version) plan(known func(revision.Part) []*unstructured.Unstructured) (p
 	if err != nil {
 		return plan{version: v}, fmt.Errorf("dividing version %s into phases: %w", v.name, err)
 	}
-	return plan{version: v, parts: revision.Decoded(v.owner, set), phases: phases, concealed: concealed, unknown: setting.Unknown(v.unmanaged, v.ignored, set.Objects())}, nil
+	return plan{version: v, phases: phases, concealed: concealed, unknown: setting.Unknown(v.unmanaged, v.ignored, set.Objects())}, nil
 }
 
 // checking returns the plan of an installer that checks unmanaged CRDs itself.
@@ -161,7 +159,7 @@ func (p *planner) of(v version) (plan, error) {
 	if known, found := p.known[v.name]; found && known.key() == (plan{version: v}).key() {
 		return known, nil
 	}
-	made, err := v.plan(p.decoded)
+	made, err := v.plan()
 	if err != nil {
 		return made, err
 	}
@@ -170,16 +168,6 @@ func (p *planner) of(v version) (plan, error) {
 	}
 	p.known[v.name] = made
 	return made, nil
-}
-
-// decoded returns the objects of a part of a known version; nil if there is none.
-func (p *planner) decoded(part revision.Part) []*unstructured.Unstructured {
-	for _, known := range p.known {
-		if objects := known.parts[part]; objects != nil && known.concealed == nil {
-			return objects
-		}
-	}
-	return nil
 }
 
 // stored returns the plan of a version in the status.

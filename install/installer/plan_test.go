@@ -118,36 +118,3 @@ func TestPlan_SecretsOfAVersion(t *testing.T) {
 		}
 	}
 }
-
-// An unchanged part is decoded once for all versions that have it. Unmanaged CRDs belong to it.
-func TestPlanner_DecodesAPartOnce(t *testing.T) {
-	stored := func(name string, components ...operand.Operand) version {
-		t.Helper()
-		encoded, err := revision.Encode(operand.Set{Operands: components})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return version{name: name, owner: name, number: 1, digest: encoded.Digest.String(), stored: encoded, unmanaged: []string{machinesCRD}}
-	}
-	component := func(name, installedAs string, objects ...*unstructured.Unstructured) operand.Operand {
-		return operand.Operand{Name: name, Type: "core", InstalledAs: installedAs, Objects: objects}
-	}
-	var r planner
-	first, err := r.of(stored("4.22.0-1", component("same", "", settings("a", "red"), machines()), component("other", "", settings("b", "red"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := r.of(stored("4.22.0-2", component("same", "4.22.0-1", settings("a", "red"), machines()), component("other", "", settings("b", "blue"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, after := revision.ByIdentity(first.phases), revision.ByIdentity(second.phases)
-	for id, want := range map[object.Identity]bool{object.IdentityOf(settings("a", "")): true, object.IdentityOf(settings("b", "")): false} {
-		if got := before[id] == after[id]; before[id] == nil || got != want {
-			t.Errorf("%s is shared: %t, want %t", id, got, want)
-		}
-	}
-	if len(first.phases[0].Objects) != 1 || len(second.phases[0].Objects) != 1 || len(after) != 3 {
-		t.Errorf("checks of unmanaged CRDs: %v and %v", first.phases[0], second.phases[0])
-	}
-}

@@ -252,7 +252,7 @@ func (s state) neededByOthers(of version, controlled engine.Revision) (bool, err
 		if err != nil {
 			return false, err
 		}
-		set, err := other.stored.Decode(nil)
+		set, err := other.stored.Decode()
 		if err != nil {
 			return false, fmt.Errorf("reading version %s: %w", entry.Name, err)
 		}

@@ -165,7 +165,7 @@ func (r *Reconciler) contents(ctx context.Context) Contents {
 		if err != nil {
 			return operand.Set{}, err
 		}
-		return stored.Decode(nil)
+		return stored.Decode()
 	}
 }
 

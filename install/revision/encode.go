@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -63,14 +65,14 @@ type storedComponent struct {
 	Image      string                 `json:"image,omitempty"`
 	ConfigMaps []string               `json:"configMaps,omitempty"`
 
-	InstalledAs string          `json:"installedAs,omitempty"`
-	Objects     json.RawMessage `json:"objects"`
+	InstalledAs string           `json:"installedAs,omitempty"`
+	Objects     []map[string]any `json:"objects"`
 }
 
 // Encode returns the stored form of a set. It fails if the set is too large for Decode.
 func Encode(set operand.Set) (Stored, error) {
 	var plain bytes.Buffer
-	if err := writeForm(&plain, set); err != nil {
+	if err := writeForm(&plain, storedForm(set)); err != nil {
 		return Stored{}, &Error{Err: fmt.Errorf("encoding the objects: %w", err)}
 	}
 	if plain.Len() > maxDecoded {
@@ -85,28 +87,49 @@ func Encode(set operand.Set) (Stored, error) {
 	return Stored{Digest: digest.FromBytes(data), Data: data}, nil
 }
 
-// writeForm writes the JSON of a set, component by component, because an encoder holds all that it encodes at once in
+// writeForm writes the JSON of a form, component by component, because an encoder holds all that it encodes at once in
 // memory.
-func writeForm(to *bytes.Buffer, set operand.Set) error {
-	form := storedSet{Format: format, ContentID: set.ContentID, Variables: set.Variables, Secrets: set.SecretsDigest, Components: []storedComponent{}}
-	if set.SecretsDigest != "" {
-		form.Format = formatWithSecrets
-	}
-	if err := encode(to, form); err != nil {
+func writeForm(to *bytes.Buffer, form storedSet) error {
+	components := form.Components
+	form.Components = []storedComponent{}
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(form); err != nil {
 		return err
 	}
 	end := to.Len() - len("]}\n") // the components are the last field
 	rest := bytes.Clone(to.Bytes()[end:])
 	to.Truncate(end)
-	for i, component := range set.Operands {
+	for i, component := range components {
 		if i > 0 {
 			to.WriteByte(',')
 		}
-		objects, err := encodeObjects(component.Objects)
-		if err != nil {
+		if err := encoder.Encode(component); err != nil {
 			return err
 		}
-		err = encode(to, storedComponent{
+		to.Truncate(to.Len() - len("\n"))
+	}
+	to.Write(rest)
+	return nil
+}
+
+func storedForm(set operand.Set) storedSet {
+	form := storedSet{
+		Format:     format,
+		ContentID:  set.ContentID,
+		Variables:  set.Variables,
+		Secrets:    set.SecretsDigest,
+		Components: make([]storedComponent, len(set.Operands)),
+	}
+	if set.SecretsDigest != "" {
+		form.Format = formatWithSecrets
+	}
+	for i, component := range set.Operands {
+		objects := make([]map[string]any, len(component.Objects))
+		for j, obj := range component.Objects {
+			objects[j] = obj.Object
+		}
+		form.Components[i] = storedComponent{
 			Name:       component.Name,
 			Type:       component.Type,
 			Version:    component.Version,
@@ -117,92 +140,42 @@ func writeForm(to *bytes.Buffer, set operand.Set) error {
 
 			InstalledAs: component.InstalledAs,
 			Objects:     objects,
-		})
-		if err != nil {
-			return err
-		}
-		to.Truncate(to.Len() - len("\n"))
-	}
-	to.Write(rest)
-	return nil
-}
-
-// encode writes the JSON of a value and a line break.
-func encode(to *bytes.Buffer, value any) error {
-	encoder := json.NewEncoder(to)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
-}
-
-// encodeObjects returns the JSON of objects as a component stores it. Equal objects have equal JSON.
-func encodeObjects(objects []*unstructured.Unstructured) (json.RawMessage, error) {
-	fields := make([]map[string]any, len(objects))
-	for i, obj := range objects {
-		fields[i] = obj.Object
-	}
-	var encoded bytes.Buffer
-	err := encode(&encoded, fields)
-	return bytes.TrimSpace(encoded.Bytes()), err
-}
-
-// decodeObjects returns the objects of a component.
-func (c storedComponent) decodeObjects() ([]*unstructured.Unstructured, error) {
-	var fields []map[string]any
-	if err := utiljson.Unmarshal(c.Objects, &fields); err != nil {
-		return nil, fmt.Errorf("decoding the stored objects of component %s: %w", c.Name, err)
-	}
-	var errs []error
-	objects := make([]*unstructured.Unstructured, len(fields))
-	for i := range fields {
-		objects[i] = &unstructured.Unstructured{Object: fields[i]}
-		if objects[i].GetKind() == "" || objects[i].GetName() == "" {
-			errs = append(errs, fmt.Errorf("stored object %d of component %s has no kind or no name", i, c.Name))
 		}
 	}
-	return objects, errors.Join(errs...)
+	return form
 }
 
-// has reports whether a component has the same objects as another one, with values in place of the placeholders of each.
-func (c storedComponent) has(former setting.Secrets, other operand.Operand, values setting.Secrets) (bool, error) {
-	before := c.Objects
-	if len(former.Values) > 0 {
-		objects, err := c.decodeObjects()
-		if err != nil {
-			return false, err
-		}
-		if before, err = encodeObjects(former.RevealAll(objects)); err != nil {
-			return false, err
-		}
-	}
-	now, err := encodeObjects(values.RevealAll(other.Objects))
-	return bytes.Equal(before, now), err
+// SameObjects reports whether two sets install the same objects: providers of the
+// same names and types, in the same order, with equal objects. Their sources may
+// differ.
+func SameObjects(a, b operand.Set) bool {
+	return slices.EqualFunc(a.Operands, b.Operands, sameComponent)
 }
 
-// Decode returns the set. It verifies Data first. known returns the objects of a part that another version has too, so that they are not decoded
-// again; nil knows none.
-func (s Stored) Decode(known func(Part) []*unstructured.Unstructured) (operand.Set, error) {
-	form, err := s.form()
-	if err != nil {
-		return operand.Set{}, err
+// sameComponent reports whether two components are the same provider with equal objects.
+func sameComponent(a, b operand.Operand) bool {
+	return a.Name == b.Name && a.Type == b.Type && slices.EqualFunc(a.Objects, b.Objects, sameObject)
+}
+
+func sameObject(a, b *unstructured.Unstructured) bool {
+	if equality.Semantic.DeepEqual(a.Object, b.Object) { // usually, and the JSON of all objects is large
+		return true
 	}
-	set, err := form.set(known)
+	encodedA, errA := json.Marshal(a.Object)
+	encodedB, errB := json.Marshal(b.Object)
+	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
+}
+
+// Decode returns the set. It verifies Data first.
+func (s Stored) Decode() (operand.Set, error) {
+	if err := s.verify(); err != nil {
+		return operand.Set{}, &Error{Err: err}
+	}
+	set, err := decode(s.Data)
 	if err != nil {
 		return operand.Set{}, &Error{Err: err}
 	}
 	return set, nil
-}
-
-// form returns the form with the JSON of the objects. It verifies Data first.
-func (s Stored) form() (storedSet, error) {
-	err := s.verify()
-	if err != nil {
-		return storedSet{}, &Error{Err: err}
-	}
-	form, err := decode(s.Data)
-	if err != nil {
-		return storedSet{}, &Error{Err: err}
-	}
-	return form, nil
 }
 
 func (s Stored) verify() error {
@@ -212,30 +185,31 @@ func (s Stored) verify() error {
 	return nil
 }
 
-func decode(data []byte) (form storedSet, err error) {
+func decode(data []byte) (operand.Set, error) {
 	decompressor, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxDecoded))
 	if err != nil {
-		return form, fmt.Errorf("decompressing the stored objects: %w", err)
+		return operand.Set{}, fmt.Errorf("decompressing the stored objects: %w", err)
 	}
 	defer decompressor.Close()
 	plain, err := decompressor.DecodeAll(data, nil)
 	if err != nil {
-		return form, fmt.Errorf("decompressing the stored objects: %w", err)
+		return operand.Set{}, fmt.Errorf("decompressing the stored objects: %w", err)
 	}
+	var form storedSet
 	err = utiljson.Unmarshal(plain, &form)
 	if form.Format != 0 && form.Format != format && form.Format != formatWithSecrets {
-		return form, fmt.Errorf("unsupported format %d of the stored objects: this installer reads formats %d and %d", form.Format, format, formatWithSecrets)
+		return operand.Set{}, fmt.Errorf("unsupported format %d of the stored objects: this installer reads formats %d and %d", form.Format, format, formatWithSecrets)
 	}
 	if err != nil {
-		return form, fmt.Errorf("decoding the stored objects: %w", err)
+		return operand.Set{}, fmt.Errorf("decoding the stored objects: %w", err)
 	}
 	if form.Format == 0 {
-		return form, errors.New("decoding the stored objects: the JSON has no format")
+		return operand.Set{}, errors.New("decoding the stored objects: the JSON has no format")
 	}
-	return form, nil
+	return form.set()
 }
 
-func (f storedSet) set(known func(Part) []*unstructured.Unstructured) (operand.Set, error) {
+func (f storedSet) set() (operand.Set, error) {
 	set := operand.Set{
 		ContentID: f.ContentID,
 		Variables: f.Variables,
@@ -245,14 +219,12 @@ func (f storedSet) set(known func(Part) []*unstructured.Unstructured) (operand.S
 	}
 	var errs []error
 	for i, component := range f.Components {
-		var objects []*unstructured.Unstructured
-		if known != nil && component.InstalledAs != "" {
-			objects = known(Part{component.InstalledAs, componentKey(component.Type, component.Name)})
-		}
-		if objects == nil {
-			var err error
-			objects, err = component.decodeObjects()
-			errs = append(errs, err)
+		objects := make([]*unstructured.Unstructured, len(component.Objects))
+		for j := range component.Objects {
+			objects[j] = &unstructured.Unstructured{Object: component.Objects[j]}
+			if objects[j].GetKind() == "" || objects[j].GetName() == "" {
+				errs = append(errs, fmt.Errorf("stored object %d of component %s has no kind or no name", j, component.Name))
+			}
 		}
 		set.Operands[i] = operand.Operand{
 			Name:      component.Name,

@@ -66,7 +66,7 @@ func ExampleFromConfigMaps() {
 	if err != nil {
 		panic(err)
 	}
-	set, err := found.Decode(nil)
+	set, err := found.Decode()
 	fmt.Println(len(existing), "ConfigMap with", len(set.Operands[0].Objects), "objects", err)
 	_, err = revision.FromConfigMaps("4.22.0-2", existing)
 	fmt.Println(err)

@@ -27,7 +27,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/install/setting"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -131,44 +130,24 @@ func PartsOf(version v1alpha1.Version) sets.Set[Part] {
 	return parts
 }
 
-// Secrets are the values of the placeholders in two versions.
-type Secrets struct{ Before, Now setting.Secrets }
-
 // Inherit returns a set that names, for each component with the same objects as in the version before it, the owner of these
-// objects. A component with a CRD that is unmanaged in only one of both versions has changed. same reports whether both have the same components
-// in the same order. Objects are compared as JSON, with the values of Secrets in place of placeholders.
+// objects. A component with a CRD that is unmanaged in only one of both versions has changed.
 //
 // The version before must be the newest one: then no object of an inherited component has a newer owner.
-func Inherit(set operand.Set, unmanaged []string, before v1alpha1.Version, stored Stored, secrets Secrets) (out operand.Set, same bool, err error) {
-	form, err := stored.form()
-	if err != nil {
-		return set, false, err
+func Inherit(set operand.Set, unmanaged []string, before v1alpha1.Version, stored operand.Set) operand.Set {
+	owner := cmp.Or(before.InstalledAs, before.Name)
+	former := map[string]operand.Operand{}
+	for _, component := range stored.Operands {
+		former[componentKey(component.Type, component.Name)] = component
 	}
-	out, same = set, len(set.Operands) == len(form.Components)
-	out.Operands = slices.Clone(set.Operands)
-	for i, component := range out.Operands {
-		at := slices.IndexFunc(form.Components, func(known storedComponent) bool { return known.Type == component.Type && known.Name == component.Name })
-		equal := false
-		if at >= 0 {
-			if equal, err = form.Components[at].has(secrets.Before, component, secrets.Now); err != nil {
-				return set, false, err
-			}
-		}
-		same = same && equal && at == i
-		if equal && slices.Equal(unmanagedOf(component, before.UnmanagedCRDs), unmanagedOf(component, unmanaged)) {
-			out.Operands[i].InstalledAs = cmp.Or(form.Components[at].InstalledAs, before.InstalledAs, before.Name)
+	set.Operands = slices.Clone(set.Operands)
+	for i, component := range set.Operands {
+		known, found := former[componentKey(component.Type, component.Name)]
+		if found && sameComponent(known, component) && slices.Equal(unmanagedOf(known, before.UnmanagedCRDs), unmanagedOf(component, unmanaged)) {
+			set.Operands[i].InstalledAs = cmp.Or(known.InstalledAs, owner)
 		}
 	}
-	return out, same, nil
-}
-
-// Decoded returns the objects of the parts of a version.
-func Decoded(owner string, set operand.Set) map[Part][]*unstructured.Unstructured {
-	parts := map[Part][]*unstructured.Unstructured{}
-	for _, component := range set.Operands {
-		parts[Part{cmp.Or(component.InstalledAs, owner), componentKey(component.Type, component.Name)}] = component.Objects
-	}
-	return parts
+	return set
 }
 
 // unmanagedOf returns the CRDs of a component that are unmanaged.

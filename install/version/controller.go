@@ -166,8 +166,11 @@ func (r *Reconciler) source() releaseSource { return releaseSource{r.ImagesJSON,
 // They make a new version.
 func (r *Reconciler) decide(ctx context.Context, release string, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
-	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.Inputs), cluster.Spec.UnmanagedCRDs)
-	if matches && isReadable(*desired, existing) {
+	matches, readable := desired != nil && revision.Same(*desired, operand.ContentID(inputs.Inputs), cluster.Spec.UnmanagedCRDs), false
+	if matches {
+		_, readable = storedIn(existing, *desired)
+	}
+	if readable {
 		if err := operand.CheckEntries(inputs.Inputs); err != nil { // the content ID leaves such entries out
 			return failure(reason.SettingsInvalid, err)
 		}
@@ -218,18 +221,29 @@ func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 // inherit returns the set of a new version with the owners of the components that are the same in the desired version. It
 // also returns the version whose objects the new version adopts as a whole, because all of them are the same from other
 // inputs, such as an image instead of ConfigMaps; empty if there is none.
+//
+// Objects are compared with the values of Secrets, not with their placeholders.
 func inherit(cluster *v1alpha1.ClusterAPI, set operand.Set, inputs inputs, existing []corev1.ConfigMap) (operand.Set, string) {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	if desired == nil {
 		return set, ""
 	}
-	stored, err := revision.FromConfigMaps(desired.Name, existing)
-	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
+	stored, readable := storedIn(existing, *desired)
+	if !readable {
+		return set, ""
+	}
+	before, err := stored.Decode()
+	if err != nil {
 		return set, ""
 	}
 	unmanaged := cluster.Spec.UnmanagedCRDs
-	set, same, err := revision.Inherit(set, unmanaged, *desired, stored, revision.Secrets{Before: inputs.former, Now: inputs.Settings.Secrets})
-	if err != nil || !same || !revision.SameUnmanaged(*desired, unmanaged) {
+	before, revealed := before.Revealed(inputs.former), set.Revealed(inputs.Settings.Secrets)
+	inherited := revision.Inherit(revealed, unmanaged, *desired, before)
+	set.Operands = slices.Clone(set.Operands)
+	for i := range set.Operands {
+		set.Operands[i].InstalledAs = inherited.Operands[i].InstalledAs
+	}
+	if !revision.SameUnmanaged(*desired, unmanaged) || !revision.SameObjects(before, revealed) {
 		return set, ""
 	}
 	return set, cmp.Or(desired.InstalledAs, desired.Name)

@@ -191,11 +191,11 @@ func withMetadata(found, wanted *corev1.ConfigMap) *corev1.ConfigMap {
 func (s storage) repair(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (wrote bool, err error) {
 	for _, name := range slices.Compact([]string{cluster.Status.CurrentVersion, cluster.Status.DesiredVersion}) {
 		version := cluster.Status.Version(name)
-		if version == nil || !isReadable(*version, existing) {
+		if version == nil {
 			continue
 		}
-		stored, err := revision.FromConfigMaps(name, existing)
-		if err != nil || s.isIntact(cluster, *version, stored, existing) {
+		stored, readable := storedIn(existing, *version)
+		if !readable || s.isIntact(cluster, *version, stored, existing) {
 			continue
 		}
 		secrets, err := s.formerSecrets(ctx, name) // they get the new ConfigMap as their owner
@@ -225,10 +225,10 @@ func (s storage) checkOwner(ctx context.Context, owner *v1alpha1.ClusterAPI) err
 	return nil
 }
 
-// isReadable reports whether the ConfigMaps of a version exist and have its digest.
-func isReadable(version v1alpha1.Version, existing []corev1.ConfigMap) bool {
+// storedIn returns the stored form of a version, and reports whether its ConfigMaps exist and have its digest.
+func storedIn(existing []corev1.ConfigMap, version v1alpha1.Version) (stored revision.Stored, readable bool) {
 	stored, err := revision.FromConfigMaps(version.Name, existing)
-	return err == nil && stored.Digest.String() == string(version.ManifestsDigest)
+	return stored, err == nil && stored.Digest.String() == string(version.ManifestsDigest)
 }
 
 // isIntact reports whether all ConfigMaps of a version are as they were created.

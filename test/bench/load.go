@@ -39,9 +39,9 @@ const crdsOfProvider = 2
 // fullLoad has 500 CRDs, including the CRDs of the providers.
 var fullLoad = loadSize{images: 200, providers: 60, crds: 500 - 60*crdsOfProvider, objects: 30000}
 
-// part returns a part of the load.
+// part returns a part of the load, with the core provider and the provider of the platform: a release without them is never installed.
 func (s loadSize) part(divisor int) loadSize {
-	return loadSize{s.images / divisor, s.providers / divisor, s.crds / divisor, s.objects / divisor}
+	return loadSize{s.images / divisor, max(2, s.providers/divisor), s.crds / divisor, s.objects / divisor}
 }
 
 func (s loadSize) String() string {

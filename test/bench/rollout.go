@@ -190,7 +190,7 @@ func (b *bed) phases(ctx context.Context, version string) ([]revision.Phase, err
 	if err != nil {
 		return nil, err
 	}
-	set, err := stored.Decode(nil)
+	set, err := stored.Decode()
 	if err != nil {
 		return nil, err
 	}

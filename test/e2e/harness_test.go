@@ -308,7 +308,7 @@ func (h *harness) owners(name string) map[string]string {
 	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OpenShiftNamespaces.Operator)))
 	stored, err := revision.FromConfigMaps(name, configMaps.Items)
 	h.must(err)
-	set, err := stored.Decode(nil)
+	set, err := stored.Decode()
 	h.must(err)
 	owner := cmp.Or(version.InstalledAs, version.Name)
 	number, err := revision.Number(owner)

@@ -409,7 +409,7 @@ func VersionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
 		if err != nil {
 			return nil, err
 		}
-		set, err := stored.Decode(nil)
+		set, err := stored.Decode()
 		if err != nil {
 			return nil, err
 		}
