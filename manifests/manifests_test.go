@@ -151,9 +151,10 @@ func TestImageReferences_ListEveryImage(t *testing.T) {
 	}
 }
 
-// TestREADME_KubectlExamplesWork runs every line of README.md that begins with kubectl, in order, in the root folder.
+// TestPages_KubectlExamplesWork runs the lines of README.md and of pages about an installation that begin with kubectl, in order, in the root
+// folder.
 // kubectl and a release write different fields of the Deployment, so that it cannot be both's.
-func TestREADME_KubectlExamplesWork(t *testing.T) {
+func TestPages_KubectlExamplesWork(t *testing.T) {
 	admin, _ := install(t)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: "capi-installer"}}
 	must(t, admin.Delete(t.Context(), deployment))
@@ -164,26 +165,35 @@ func TestREADME_KubectlExamplesWork(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	readme, err := os.ReadFile("../README.md")
-	must(t, err)
 	binary := controlplane.Binary(t)
 	path := t.TempDir()
 	must(t, os.Symlink(binary, filepath.Join(path, "kubectl")))
-	examples := 0
-	for line := range strings.Lines(string(readme)) {
-		if !strings.HasPrefix(line, "kubectl ") || strings.HasPrefix(line, "kubectl capi-manifests ") { // the plugin's tests run the latter
-			continue
-		}
-		examples++
+	run := func(line string) {
 		command := exec.CommandContext(t.Context(), "sh", "-c", line)
 		command.Dir = ".."
-		command.Env = append(os.Environ(), "KUBECONFIG="+controlplane.Shared(t).Kubeconfig, "PATH="+path+":"+os.Getenv("PATH"))
+		command.Env = append(os.Environ(), "KUBECONFIG="+controlplane.Shared(t).Kubeconfig, "PATH="+path+":"+os.Getenv("PATH"), "EDITOR=true")
 		if out, err := command.CombinedOutput(); err != nil {
-			t.Errorf("%s%v\n%s", line, err, out)
+			t.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
-	if examples < 6 {
-		t.Errorf("README.md has %d examples of kubectl", examples)
+	examples := 0
+	for _, page := range []string{"README.md", "SECURITY.md", "docs/conditions.md", "docs/metrics.md", "docs/settings.md", "docs/try-a-change.md"} {
+		content, err := os.ReadFile(filepath.Join("..", page))
+		must(t, err)
+		for line := range strings.Lines(string(content)) {
+			// The tests of the plugin run its lines; the others need a pod, a provider, and the Prometheus operator.
+			elsewhere := func(word string) bool { return strings.Contains(line, word) }
+			if !strings.HasPrefix(line, "kubectl ") || slices.ContainsFunc([]string{"kubectl capi-manifests ", " logs ", " annotate ", "-k deploy/monitoring"}, elsewhere) {
+				continue
+			}
+			examples++
+			run(strings.NewReplacer(" --watch", "", "<name>", "name --ignore-not-found", "KIND NAME", "clusterapi cluster", "NAMESPACE:NAME", "default:default").Replace(strings.TrimSpace(line)))
+		}
+	}
+	run("kubectl delete clusterrolebinding clusterapi-admin capi-installer-metrics-reader")
+	run("kubectl delete clusterrole clusterapi-admin")
+	if examples < 22 {
+		t.Errorf("%d examples of kubectl", examples)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,7 +86,17 @@ func renderFile(path string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return render(&textFiles{FileSystem: files, aliases: map[string]string{file: path}}, "/")
+	objects, err := render(&textFiles{FileSystem: files, aliases: map[string]string{file: path}}, "/")
+	if err != nil { // kustomize names neither the file nor the document without a kind
+		for _, document := range yamldoc.SplitNonEmpty(content) {
+			parsed, errParse := document.Parse(document.Text)
+			incomplete := func(o map[string]any) bool { return o["apiVersion"] == nil || o["kind"] == nil }
+			if errors.Is(errParse, yamldoc.ErrNoObject) || slices.ContainsFunc(parsed, incomplete) {
+				return nil, fmt.Errorf("%s:%d: not a Kubernetes object: want apiVersion, kind and metadata", path, document.Line)
+			}
+		}
+	}
+	return objects, err
 }
 
 // render returns the objects of a kustomization.

@@ -51,6 +51,35 @@ func TestHelp_ExamplesWork(t *testing.T) {
 	}
 }
 
+// pages are the pages whose commands run in the same environment, from a heading on; a cluster's commands run elsewhere.
+var pages = map[string]string{"docs/settings.md": "", "docs/try-a-change.md": "", "docs/registries.md": "### Sign an image"}
+
+// TestPages_CommandsWork runs the lines of pages that begin with capi-manifests.
+func TestPages_CommandsWork(t *testing.T) {
+	texts := map[string]string{}
+	for page, heading := range pages {
+		content, err := os.ReadFile(filepath.Join("..", "..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, texts[page], _ = strings.Cut(string(content), heading)
+	}
+	expand := exampleEnvironment(t)
+	const settings = "spec: {components: [{name: cluster-api-provider-aws, variables: [{name: EXAMPLE_LOGLEVEL, value: '2'}]}]}"
+	if err := os.WriteFile("clusterapi.yaml", []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for page, text := range texts {
+		commands := regexp.MustCompile(`(?m)^capi-manifests ([^#\n]*)`).FindAllStringSubmatch(text, -1)
+		if len(commands) < 2 {
+			t.Fatalf("%s: %d commands after %q", page, len(commands), pages[page])
+		}
+		for _, command := range commands {
+			runGood(t, strings.Fields(expand(command[1]))...)
+		}
+	}
+}
+
 // commandsBelow returns a command and its subcommands, if they have examples.
 func commandsBelow(cmd *cobra.Command) []*cobra.Command {
 	found := []*cobra.Command{cmd}
@@ -132,7 +161,7 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	runGood(t, append([]string{"generate", "config/default"}, strings.Fields(aws)...)...)
 	runGood(t, strings.Fields("generate "+filepath.Join(providers, "core")+" --provider-name cluster-api --provider-type core --provider-version v1.10.2 --image-name registry.example.com/openshift:core --output-dir core")...)
 	pushed := map[string]string{}
-	for repository, bundle := range map[string]string{"capa:v2.10.0": "capi-manifests", "capa:bundled": "capi-manifests", "addon:bundled": "capi-manifests", "core:bundled": "core"} {
+	for repository, bundle := range map[string]string{"capa:v2.10.0": "capi-manifests", "capa:bundled": "capi-manifests", "capa:mine": "core", "addon:bundled": "capi-manifests", "core:bundled": "core"} {
 		pushed[repository] = strings.TrimSpace(runGood(t, "pack", bundle, "--push", reg.Host()+"/me/"+repository, "--quiet"))
 	}
 	runGood(t, "pack", "capi-manifests", "--output-layout", "capa.oci")

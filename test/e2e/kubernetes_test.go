@@ -440,10 +440,11 @@ func (k *kubernetes) followsUpgrade(release string) {
 	k.must(err)
 }
 
-// plansNothing expects from "plan --against" that the installed release changes nothing.
+// plansNothing expects from the command of docs/upgrade.md that the installed release changes nothing.
 func (k *kubernetes) plansNothing(release string) {
 	k.Helper()
-	out, err := k.tool("plan", "--images-json", k.ImagesJSON, "--platform", "None", "--release-version", release, "--against", k.Cluster.Kubeconfig, "-o", "json")
+	plan := strings.NewReplacer("images.json", k.ImagesJSON, "4.22.1", release, "$KUBECONFIG", k.Cluster.Kubeconfig).Replace(documented(k.T, "docs/upgrade.md", "## Upgrade")[0])
+	out, err := k.tool(append(strings.Fields(plan)[1:], "-o", "json")...)
 	k.must(err)
 	for action, objects := range actionsIn(k.T, out) {
 		if action != string(predecessor.Keep) {

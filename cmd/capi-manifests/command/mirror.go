@@ -202,7 +202,7 @@ func inLayout(dir string) (names []name.Reference, err error) {
 		names = append(names, ref)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening --from-dir: %w", err)
+		return nil, fmt.Errorf("opening --from-dir: want a directory that \"capi-manifests mirror --to-dir\" wrote: %w", err)
 	}
 	return names, nil
 }
@@ -354,9 +354,20 @@ func (f *mirrorFlags) copy(ctx context.Context, ref name.Reference) ([]byte, err
 		SourceCtx: system(ctx, ref.Context().Name()), DestinationCtx: system(ctx, f.repository(ref.Context())),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("copying %s: %w", ref, err)
+		return nil, fmt.Errorf("copying %s: %w", ref, f.withAdvice(err, ref.Context()))
 	}
 	return raw, nil
+}
+
+// withAdvice adds the next step to an error of a registry that rejects the credentials: of an image's own registry, or of --to.
+func (f *mirrorFlags) withAdvice(err error, own name.Repository) error {
+	if f.fromDir == "" {
+		err = source.WithAdvice(err, own)
+	}
+	if to, errTo := name.NewRepository(f.repository(own)); f.to != "" && errTo == nil {
+		err = source.WithAdvice(err, to)
+	}
+	return err
 }
 
 // system returns the configuration of the user's container tools.

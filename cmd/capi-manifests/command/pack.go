@@ -172,14 +172,12 @@ func (f *packFlags) parse() (target *name.Tag, platform *v1.Platform, err error)
 		errs = append(errs, errors.New("at least one of the flags --push, --output-layout and --output-archive is required"))
 	}
 	if f.push != "" {
-		tag, err := name.NewTag(f.push)
+		_, err := source.ParseImage(f.push)
 		if strings.Contains(f.push, "@") {
 			err = errors.New("the digest is a result of packing; use a tag")
 		}
-		if err == nil {
-			_, err = source.ParseImage(f.push)
-		}
-		if err != nil {
+		tag, errTag := name.NewTag(f.push)
+		if err = cmp.Or(err, errTag); err != nil {
 			errs = append(errs, fmt.Errorf("invalid --push %q: want an image with a tag: %w", f.push, err))
 		}
 		target = &tag

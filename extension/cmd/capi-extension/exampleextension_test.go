@@ -23,6 +23,7 @@ var exampleAnswers = map[string]string{
 func exampleExtension() {
 	port, dir := flag.String("webhook-port", os.Getenv("WEBHOOK_PORT"), ""), flag.String("webhook-cert-dir", "", "")
 	flag.StringVar(dir, "cert-dir", "", "")
+	flag.String("kubeconfig", "", "")
 	status := flag.String("status", "", "")
 	flag.Parse()
 	server := http.Server{Addr: "127.0.0.1:" + *port, Handler: exampleHandler(*status)}

@@ -5,7 +5,10 @@ package main
 import (
 	"errors"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,8 +25,13 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the scripts in testdata. $CLOSED is an address without a listener, $CLOSED_PORT its port.
 func TestScripts(t *testing.T) {
+	runScripts(t, "testdata")
+}
+
+func runScripts(t *testing.T, dir string) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -36,6 +44,36 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
+}
+
+// TestPages_CommandsWork runs the commands of README.md and docs/runtime-extensions.md, except the first of the page, which needs a server at
+// port 9443.
+func TestPages_CommandsWork(t *testing.T) {
+	script := ""
+	for _, page := range []string{"README.md", "docs/runtime-extensions.md"} {
+		content, err := os.ReadFile(filepath.Join("../../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range regexp.MustCompile(`(?m)^(?:KUBECONFIG=\S+ |bin/)?(capi-extension .*)$`).FindAllStringSubmatch(string(content), -1) {
+			line, file, redirects := strings.Cut(command[1], " > ")
+			if strings.Contains(line, "https://localhost:9443") {
+				continue
+			}
+			script += "exec " + strings.Replace(line, "--port 9443", "--port $CLOSED_PORT", 1) + "\n"
+			if redirects {
+				script += "cp stdout " + file + "\n"
+			}
+		}
+	}
+	if strings.Count(script, "\nexec ") < 7 {
+		t.Fatalf("too few commands:\n%s", script)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "pages.txtar"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runScripts(t, dir)
 }
 
 // exits runs capi-extension, which must exit with a code: exits CODE ARG...

@@ -15,11 +15,16 @@ import (
 
 // answers are the commands for words that users of other tools try.
 var answers = map[string]string{
-	"install": "kubectl apply -k deploy/kubernetes installs the installer; capi-manifests check --pre tests the cluster before",
-	"init":    "kubectl apply -k deploy/kubernetes installs the installer and the providers of its images.json; capi-manifests generate makes a bundle",
-	"upgrade": "change images.json and release-version, and apply them again; capi-manifests status --wait waits for the rollout",
-	"get":     "kubectl get clusterapi cluster, or capi-manifests status",
-	"logs":    "kubectl logs deployment/capi-installer, in the namespace of the installer",
+	"install":   "kubectl apply -k deploy/kubernetes installs the installer; capi-manifests check --pre tests the cluster before",
+	"init":      "kubectl apply -k deploy/kubernetes installs the installer and the providers of its images.json; capi-manifests generate makes a bundle",
+	"apply":     "kubectl apply -k deploy/kubernetes installs the installer and the providers of its images.json",
+	"delete":    "kubectl delete clusterapi cluster removes the providers; docs/uninstall.md has the other commands",
+	"uninstall": "kubectl delete clusterapi cluster removes the providers; docs/uninstall.md has the other commands",
+	"move":      "clusterctl move, which works with installed providers of either program",
+	"describe":  "kubectl describe clusterapi cluster shows the installation, and clusterctl describe cluster a Cluster",
+	"upgrade":   "change images.json and release-version, and apply them again; capi-manifests status --wait waits for the rollout",
+	"get":       "kubectl get clusterapi cluster, or capi-manifests status",
+	"logs":      "kubectl logs deployment/capi-installer, in the namespace of the installer",
 }
 
 // KnownCommand rejects unknown commands, and suggests similar commands or the way to the same end.

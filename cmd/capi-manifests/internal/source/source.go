@@ -126,7 +126,9 @@ func KindOf(source string) (Kind, error) {
 // ParseImage returns the reference of an image. Its registry must be named, so that a mistyped path is never looked up in one.
 func ParseImage(image string) (name.Reference, error) {
 	ref, err := name.ParseReference(image)
-	if err == nil && !contract.NamesRegistry(image) {
+	if scheme, rest, found := strings.Cut(image, "://"); found {
+		err = fmt.Errorf("want an image without %s://, as in %s", scheme, rest)
+	} else if err == nil && !contract.NamesRegistry(image) {
 		err = fmt.Errorf("the registry is missing, as in quay.io/%s", image)
 	}
 	return ref, err
@@ -200,10 +202,25 @@ func EntryAt(path string) (mutate.Appendable, error) {
 	if err != nil && kustomize.IsManifests(path) {
 		return nil, &InvalidError{fmt.Errorf("%s is a YAML file, not an archive; use \"capi-manifests generate %[1]s\" to create a bundle", path)}
 	}
+	if err != nil && isCompressed(path) {
+		return nil, &InvalidError{fmt.Errorf("%s is compressed: want the tar file of an image, as \"gunzip --stdout %[1]s\" writes it", path)}
+	}
 	if err != nil {
 		return nil, &InvalidError{fmt.Errorf("%s is not an archive with a single image as \"podman save\" or \"docker save\" writes it: %w", path, err)}
 	}
 	return image, nil
+}
+
+// isCompressed reports whether a file begins like one of gzip.
+func isCompressed(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	begin := make([]byte, 2)
+	_, err = io.ReadFull(file, begin)
+	return err == nil && string(begin) == "\x1f\x8b"
 }
 
 // InvalidError reports an invalid input; a retry does not help.
