@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -113,27 +112,4 @@ func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 		return apierrors.NewNotFound(schema.GroupResource{Resource: object.GetObjectKind().GroupVersionKind().Kind}, key.String())
 	}
 	return err
-}
-
-// knownMappings is a mapper that keeps each mapping it has found. A cache asks for one at each read. controller-runtime's
-// mapper drops none either, but searches all groups of the cluster each time.
-type knownMappings struct {
-	meta.RESTMapper
-	known sync.Map // of *meta.RESTMapping by schema.GroupVersionKind
-}
-
-// RESTMapping returns the mapping of a kind.
-func (m *knownMappings) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	if len(versions) != 1 {
-		return m.RESTMapper.RESTMapping(kind, versions...)
-	}
-	key := kind.WithVersion(versions[0])
-	if mapping, found := m.known.Load(key); found {
-		return mapping.(*meta.RESTMapping), nil
-	}
-	mapping, err := m.RESTMapper.RESTMapping(kind, versions...)
-	if err == nil {
-		m.known.Store(key, mapping)
-	}
-	return mapping, err
 }

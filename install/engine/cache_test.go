@@ -9,7 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,39 +97,27 @@ func TestReader_Namespaces(t *testing.T) {
 	}
 }
 
-// countingMapper counts the lookups of a mapper.
-type countingMapper struct {
-	meta.RESTMapper
-	lookups int
+// sharing is a cache whose objects are not copied.
+type sharing struct {
+	client.Reader
+	object *unstructured.Unstructured
 }
 
-func (m *countingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	m.lookups++
-	return m.RESTMapper.RESTMapping(kind, versions...)
+func (s sharing) Get(_ context.Context, _ client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+	*out.(*unstructured.Unstructured) = *s.object
+	return nil
 }
 
-func TestKnownMappings_KeepsOnlyWhatItFound(t *testing.T) {
-	served := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "example.com", Version: "v1"}})
-	counted := &countingMapper{RESTMapper: served}
-	mapper := &knownMappings{RESTMapper: counted}
-	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	if _, err := mapper.RESTMapping(widget.GroupKind(), widget.Version); !meta.IsNoMatchError(err) {
-		t.Fatalf("error is %v, want no match", err)
-	}
-	served.Add(widget, meta.RESTScopeNamespace)
-	for range 3 {
-		mapping, err := mapper.RESTMapping(widget.GroupKind(), widget.Version)
-		if err != nil || mapping.Resource.Resource != "widgets" || mapping.Scope != meta.RESTScopeNamespace {
-			t.Fatalf("got %v, %v", mapping, err)
+// A read shares its fields with the cache only if it asks for that.
+func TestReader_Copies(t *testing.T) {
+	for _, options := range [][]client.GetOption{nil, {client.UnsafeDisableDeepCopy}} {
+		obj, out := settings("a", "red"), settings("", "")
+		if err := (Reader{Reader: sharing{object: obj}}).Get(t.Context(), client.ObjectKeyFromObject(obj), out, options...); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if counted.lookups != 2 {
-		t.Errorf("%d lookups, want one before and one after the kind is served", counted.lookups)
-	}
-	if mapping, err := mapper.RESTMapping(widget.GroupKind()); err != nil || mapping.GroupVersionKind != widget {
-		t.Errorf("without a version: got %v, %v", mapping, err)
-	}
-	if _, err := mapper.RESTMapping(widget.GroupKind(), "v2"); !meta.IsNoMatchError(err) {
-		t.Errorf("another version: error is %v, want no match", err)
+		out.SetName("changed")
+		if shared := obj.GetName() == "changed"; shared != (options != nil) {
+			t.Errorf("options %v: shared: %t", options, shared)
+		}
 	}
 }

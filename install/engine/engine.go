@@ -190,7 +190,7 @@ func New(to Connection) (*Engine, error) {
 		cached[namespace] = cache.Config{}
 	}
 	tracking, err := managedcache.NewTrackingCache(to.Log, to.Config, cache.Options{
-		Scheme: to.Scheme, Mapper: &knownMappings{RESTMapper: to.Mapper}, HTTPClient: to.HTTPClient,
+		Scheme: to.Scheme, Mapper: to.Mapper, HTTPClient: to.HTTPClient,
 		DefaultNamespaces: cached,
 		// By an option of each read it would have no effect on cluster-scoped objects. Reader copies.
 		DefaultUnsafeDisableDeepCopy: new(true),
