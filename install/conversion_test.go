@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // converted returns the manifests of a CRD with a second version, converted by a webhook, and of the webhook's Service.
@@ -22,16 +23,7 @@ kind: Service
 metadata: {name: webhook, namespace: openshift-cluster-api}
 spec: {selector: {a: b}, ports: [{port: 443}]}
 `
-	one := crd("machines", "Machine")
-	versions := strings.Index(one, "  versions:")
-	stored := one[versions+len("  versions:\n"):]
-	added := strings.Replace(stored, "name: v1beta1", "name: v1beta2", 1)
-	old := strings.Replace(stored, "storage: true", "storage: false", 1)
-	conversion := `  conversion:
-    strategy: Webhook
-    webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: webhook, namespace: openshift-cluster-api, path: /convert}}}
-`
-	return []string{one[:versions] + conversion + "  versions:\n" + old + added, service}
+	return []string{fixture.CRD("machines", "Machine", fixture.Conversion, "v1beta1", "v1beta2"), service}
 }
 
 // A retained CRD can be listed in each served version after its provider is removed, by an uninstall or an upgrade, and a namespace with

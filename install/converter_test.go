@@ -3,28 +3,21 @@
 package install_test
 
 import (
-	"crypto/tls"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // converter is a conversion webhook of machines, behind Service webhook. It changes apiVersion.
 type converter struct {
-	server *httptest.Server
-	ca     []byte
+	ca []byte
 	// fault changes its answers; nil answers correctly.
 	fault atomic.Pointer[func(w http.ResponseWriter, objects []map[string]any) (handled bool)]
 }
@@ -32,42 +25,15 @@ type converter struct {
 // converts starts a conversion webhook.
 func (h *harness) converts() *converter {
 	h.Helper()
-	serving, ca, err := certificate.NewServing(time.Now().AddDate(1, 0, 0), "webhook."+namespace+".svc")
+	c := &converter{}
+	server, ca, err := fixture.StartConverter(h.Cluster, func(w http.ResponseWriter, objects []map[string]any) bool {
+		fault := c.fault.Load()
+		return fault != nil && (*fault)(w, objects)
+	})
 	h.must(err)
-	pair, err := tls.X509KeyPair(serving.Certificate, serving.Key)
-	h.must(err)
-	c := &converter{ca: ca}
-	c.server = httptest.NewUnstartedServer(c)
-	c.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}} //nolint:gosec // of a test
-	c.server.StartTLS()
-	h.Cleanup(c.server.Close)
-	h.Cluster.Route(types.NamespacedName{Namespace: namespace, Name: "webhook"}, c.server.Listener.Addr().String())
+	h.Cleanup(server.Close)
+	c.ca = ca
 	return c
-}
-
-// ServeHTTP answers a ConversionReview.
-func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	review := struct {
-		APIVersion string         `json:"apiVersion"`
-		Kind       string         `json:"kind"`
-		Request    map[string]any `json:"request,omitempty"`
-		Response   map[string]any `json:"response,omitempty"`
-	}{}
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	objects := object.MapsAt(review.Request, "objects")
-	for _, one := range objects {
-		one["apiVersion"] = review.Request["desiredAPIVersion"]
-	}
-	if fault := c.fault.Load(); fault != nil && (*fault)(w, objects) {
-		return
-	}
-	review.Response = map[string]any{"uid": review.Request["uid"], "convertedObjects": objects, "result": map[string]any{"status": "Success"}}
-	review.Request = nil
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
 }
 
 // manifests returns the manifests of converted, with the CA of the webhook.
@@ -155,5 +121,5 @@ func TestConversion_CompletesWhenReadable(t *testing.T) {
 
 // generation is the manifest of a Deployment with another pod template for each number.
 func generation(name string, number int) string {
-	return strings.Replace(deployment(name, placeholder), "        securityContext: {allow", fmt.Sprintf("        env: [{name: GENERATION, value: \"%d\"}]\n        securityContext: {allow", number), 1)
+	return fixture.Deployment(name, placeholder, fmt.Sprint(number))
 }

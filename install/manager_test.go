@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 var namespace = v1alpha1.OpenShiftNamespaces.Operand
@@ -33,38 +34,12 @@ func configMap(name, value string) string {
 
 // deployment is the manifest of a Deployment that runs image.
 func deployment(name, image string) string {
-	return fmt.Sprintf(`apiVersion: apps/v1
-kind: Deployment
-metadata: {name: %[1]s, namespace: %[2]s}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: %[1]s}}
-  template:
-    metadata: {labels: {app: %[1]s}}
-    spec:
-      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
-      containers:
-      - name: manager
-        image: %[3]s
-        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-`, name, namespace, image)
+	return fixture.Deployment(name, image, "")
 }
 
 // crd is the manifest of a CRD of the group test.cluster.x-k8s.io.
 func crd(plural, kind string) string {
-	return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]s.infrastructure.cluster.x-k8s.io}
-spec:
-  group: infrastructure.cluster.x-k8s.io
-  scope: Namespaced
-  names: {plural: %[1]s, singular: %[1]s, kind: %[2]s, listKind: %[2]sList}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, plural, kind)
+	return fixture.CRD(plural, kind, "", "v1beta1")
 }
 
 // core and aws return the providers that every cluster on AWS needs.

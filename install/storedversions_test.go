@@ -15,19 +15,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // versioned is the manifest of the CRD machines with versions; the last one is the storage version.
 func versioned(versions ...string) string {
-	manifest, one, _ := strings.Cut(crd("machines", "Machine"), "  - name: v1beta1\n")
-	for i, version := range versions {
-		of := one
-		if i < len(versions)-1 {
-			of = strings.Replace(one, "storage: true", "storage: false", 1)
-		}
-		manifest += "  - name: " + version + "\n" + of
-	}
-	return manifest
+	return fixture.CRD("machines", "Machine", "", versions...)
 }
 
 // storedVersions returns status.storedVersions of the CRD machines.

@@ -120,10 +120,14 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 	if len(objects) == 0 { // all of them wait
 		return withHeld([]Phase{{Name: phase.Name, Complete: true}}, held), nil
 	}
-	if err := a.takeOver(ctx, phase, objects); err != nil {
-		return nil, err
-	}
-	asOf, seen := a.engine.Changes.Count(), &reads{}
+	asOf, seen := a.engine.Changes.Count(), &reads{take: func(ctx context.Context, live *unstructured.Unstructured) error {
+		for _, o := range objects {
+			if desired, is := o.(*unstructured.Unstructured); is && object.IdentityOf(o) == object.IdentityOf(live) {
+				return a.takeOver(ctx, phase.Owner, live, desired)
+			}
+		}
+		return nil
+	}}
 	whole := a.engine.Owners.boxcutterRevision(phase.Owner, phase.Number, boxcutter.NewPhase(phase.Name, objects))
 	options := reconcileOptions(phase, pausing(ctx, a.engine.Reader, phase, a.how), a.shared)
 	if a.paused {

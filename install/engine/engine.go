@@ -235,7 +235,7 @@ func Assemble(of Parts) (*Engine, error) {
 	live := Reader{of.Live, of.Live, of.Namespaces}
 	objects := machinery.NewObjectEngine(
 		of.Scheme, recordingReader{of.Reader}, reservingWriter{of.Writer, of.Reader}, machinery.NewComparator(of.Discovery, of.Scheme, v1alpha1.FieldOwner),
-		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, live,
+		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, recordingReader{live},
 	)
 	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(of.Mapper, checkedWriter{of.Writer, of.Reader})))
 	changes := &Changes{Namespaces: of.Namespaces}

@@ -5,19 +5,15 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/fieldset"
-	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -36,26 +32,11 @@ func (a application) left(ctx context.Context, desired *unstructured.Unstructure
 	return a.engine.schemas.Leave(a.rev.Ignored, desired, live)
 }
 
-// takeOver makes the installer the owner of the fields that an older version has applied to objects of a phase, and that the phase does not
-// apply: so the apply removes them, regardless of their present owners. It changes nothing but field managers. A process that ends before the apply is followed
-// by one that continues, because the objects still name the older version.
-func (a application) takeOver(ctx context.Context, phase revision.Phase, objects []client.Object) error {
-	for _, obj := range objects {
-		desired, _ := obj.(*unstructured.Unstructured)
-		if err := a.takeOverObject(ctx, phase.Owner, desired); err != nil {
-			return fmt.Errorf("taking over the fields of %s that the version removes: %w", object.Describe(obj), err)
-		}
-	}
-	return nil
-}
-
-// takeOverObject takes over the fields of an object. It returns when the cache shows the write: an apply of the object as it was before is a
-// conflict.
-func (a application) takeOverObject(ctx context.Context, owner string, desired *unstructured.Unstructured) error {
-	live, err := orNil(ReferenceTo(desired).Read(ctx, a.engine.Reader, client.UnsafeDisableDeepCopy))
-	if err != nil || live == nil {
-		return err
-	}
+// takeOver makes the installer the owner of the fields that an older version has applied to an object of a phase, and that the phase does not
+// apply: so the apply removes them, regardless of their present owners. It changes nothing but field managers. It is part of each read before the
+// apply of the object as it was read, because a restore can give the fields to another owner at any time. A process that ends before the apply is
+// followed by one that continues, because the object still names the older version.
+func (a application) takeOver(ctx context.Context, owner string, live, desired *unstructured.Unstructured) error {
 	takeover, err := a.engine.Upgrade(a.rev, a.how.Older).Takeover(owner, live, desired)
 	if err != nil || takeover == nil {
 		return err
@@ -67,15 +48,8 @@ func (a application) takeOverObject(ctx context.Context, owner string, desired *
 	if err != nil {
 		return err
 	}
-	if err := a.engine.writer.Patch(ctx, ReferenceTo(desired).Object(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
-		return err
-	}
-	log.FromContext(ctx).Info("Took over the fields that the version removes from an object", "object", object.Describe(desired))
-	_ = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
-		cached, err := ReferenceTo(desired).Read(ctx, a.engine.Reader)
-		return err != nil || cached.GetResourceVersion() != live.GetResourceVersion(), nil
-	})
-	return nil
+	log.FromContext(ctx).Info("Taking over the fields that the version removes from an object", "object", object.Describe(desired))
+	return a.engine.writer.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldOwner))
 }
 
 // Upgrade returns the upgrade to a revision. older is as in Apply.

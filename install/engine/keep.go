@@ -4,10 +4,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -170,7 +172,11 @@ func (c *Changes) Since(count uint64, o object.Identity) bool {
 
 // reads are the objects that were read while a phase was applied. They show which writes had no effect: the original boxcutter writes at each
 // reconcile values that the API server stores in another form. And they show which objects a tool has restored from a backup.
-type reads struct{ known sync.Map } // of read by object.Identity
+type reads struct {
+	known sync.Map // of read by object.Identity
+	// take takes over the fields of an object that an older version has applied.
+	take func(ctx context.Context, live *unstructured.Unstructured) error
+}
 
 // read is an object before its write.
 type read struct{ version, restoredBy string }
@@ -187,10 +193,17 @@ type recordingReader struct{ client.Reader }
 // Get reads an object.
 func (r recordingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	err := r.Reader.Get(ctx, key, o, options...)
-	if seen, recorded := ctx.Value(readsKey{}).(*reads); recorded && err == nil {
-		seen.known.Store(object.IdentityOf(o), read{o.GetResourceVersion(), restoredBy(o)})
+	seen, recorded := ctx.Value(readsKey{}).(*reads)
+	if err != nil || !recorded {
+		return err
 	}
-	return err
+	if live, is := o.(*unstructured.Unstructured); is && seen.take != nil {
+		if err := seen.take(ctx, live); err != nil {
+			return fmt.Errorf("taking over the fields of %s that the version removes: %w", object.Describe(o), err)
+		}
+	}
+	seen.known.Store(object.IdentityOf(o), read{o.GetResourceVersion(), restoredBy(o)})
+	return nil
 }
 
 // restoredBy returns the field manager that has restored an object from a backup; empty for other objects. A restored object names a version as
