@@ -78,6 +78,13 @@ func (c *checker) before(w *world, r *request) error {
 	if t.collection() == crdCollection && t.name == machinesCRD && t.under == "" {
 		return c.hold(w, r)
 	}
+	if cluster := w.server.get(collectionOf(clusterPath), "", "cluster"); r.method == http.MethodDelete && !ours(t) && t.collection() != deployments && cluster != nil && cluster.GetDeletionTimestamp() != nil && !c.did["restore"] {
+		for key, object := range w.installed() {
+			if object.GetKind() == "Deployment" && object.GetDeletionTimestamp() == nil {
+				return fmt.Errorf("an uninstall deletes an object while %s runs: %s", key, r)
+			}
+		}
+	}
 	if r.method == http.MethodDelete && t.namespace == namespace {
 		found := w.server.get(t.collection(), t.namespace, t.name)
 		if found != nil && found.GetLabels()["app.kubernetes.io/managed-by"] != v1alpha1.Prefix {
@@ -201,8 +208,23 @@ func (c *checker) status(w *world, body []byte) error {
 	return nil
 }
 
-// after records the state after a step.
+// after records the state after a step, and checks that an uninstall ends with the last object.
 func (c *checker) after(w *world) error {
+	before := c.hashes[clusterPath]
+	c.record(w)
+	if before == 0 || c.hashes[clusterPath] != 0 || c.did["restore"] || c.did["restore-by-apply"] {
+		return c.failed
+	}
+	for key, object := range w.installed() {
+		if object.GetName() != machinesCRD {
+			return fmt.Errorf("an uninstall ends, and %s is left", key)
+		}
+	}
+	return c.failed
+}
+
+// record records the state.
+func (c *checker) record(w *world) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	newest := int64(0)
@@ -227,7 +249,6 @@ func (c *checker) after(w *world) error {
 		waiting ^= sum.Sum64()
 	}
 	w.states[waiting] = true
-	return c.failed
 }
 
 // hash returns a number for an object without what differs between two runs.
