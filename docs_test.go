@@ -193,3 +193,82 @@ func TestSite_ExamplesOfTheFirstPage(t *testing.T) {
 		}
 	}
 }
+
+// command is a command in a block of a page: of the pages whose names match, the lines that match.
+type command struct {
+	pages, lines string
+	// test runs the command from the page; without one, needs tells what a test lacks.
+	test, needs string
+}
+
+// commands are all commands of the pages. The first entry that matches counts.
+var commands = []command{
+	{pages: `^docs/registries`, lines: `\| oc apply`, needs: "OpenShift"},
+	{pages: `.`, lines: `^cosign |^identity=`, needs: "cosign, and the transparency log of sigstore"},
+	{pages: `.`, lines: `skopeo copy|^podman `, needs: "skopeo, podman"},
+	{pages: `.`, lines: `^make |^go (test|build) |^go run ./test/bench|^ln -s`, needs: "a build of the project"},
+	{pages: `metrics|settings`, lines: ` logs | annotate |-k deploy/monitoring`, needs: "a pod, a provider, the Prometheus operator"},
+	{pages: `^README`, lines: `^kubectl capi-manifests `, test: "TestREADME_ExamplesOfThePluginWork"},
+	{pages: `^docs/README`, lines: `capi-manifests `, test: "TestSite_ExamplesOfTheFirstPage"},
+	{pages: `^README|add-a-provider`, lines: `^(capi-manifests|mv) `, test: "TestREADME_ExamplesWork"},
+	{pages: `^README|runtime-extensions`, lines: `capi-extension `, test: "TestPages_CommandsWork"},
+	{pages: `settings|try-a-change`, lines: `^capi-manifests `, test: "TestPages_CommandsWork"},
+	{pages: `registries`, lines: `^capi-manifests (sign|inspect)`, test: "TestPages_CommandsWork"},
+	{pages: `registries|metrics`, lines: `^capi-manifests status$|signatureVerdicts`, test: "TestREADME_ExamplesOfThePluginWork"},
+	{pages: `registries|/install`, lines: `^(capi-manifests (check|mirror)|kubectl .* (capi-installer-registries|capi-installer-pull-secret|registry.example.com|clusterapi cluster)|tar) ?`, test: "TestPrivateRegistries_CommandsWork"},
+	{pages: `README|SECURITY|conditions|metrics|settings|try-a-change`, lines: `^kubectl `, test: "TestPages_KubectlExamplesWork"},
+	{pages: `RELEASE`, lines: `^(base64|openssl|sha256sum) `, test: "TestRelease_IsReproducible"},
+	{pages: `RELEASE`, lines: `^for `, needs: "skopeo"},
+	{pages: `from-clusterctl`, lines: `capi-operator-system|core=capi-operator|^for kind`, needs: "cluster-api-operator"},
+	{pages: `from-clusterctl`, lines: `^kubectl `, test: "TestKubernetes_FromClusterctl"},
+	{pages: `walkthrough`, lines: `.`, test: "TestKubernetes_Walkthrough"},
+	{pages: `lifecycle-hooks`, lines: `.`, test: "TestKubernetes_LifecycleHooks"},
+	{pages: `openshift.md`, lines: `.`, test: "TestReplacement_DocumentedCommands"},
+	{pages: `upgrade`, lines: `^capi-manifests rollback`, test: "TestHelp_ExamplesOfChangingCommandsAreRun"},
+	{pages: `upgrade`, lines: `.`, test: "TestKubernetes_InstallUpgradeUninstall"},
+	{pages: `.`, lines: `^helm `, needs: "the program helm"},
+	{pages: `install.md$`, lines: `--server-side`, test: "TestManifests_InstallAsSingleFiles"},
+	{pages: `/install`, lines: `^kubectl (apply|wait)`, test: "TestKubernetes_Walkthrough"},
+	{pages: `/install`, lines: `^capi-installer |^kubectl scale`, needs: "an installation from a workstation"},
+	{pages: `uninstall`, lines: `^kubectl (delete (clusterapi|-k|crd clusterapis)|patch clusterapi)|^for `, test: "TestKubernetes_InstallUpgradeUninstall"},
+	{pages: `uninstall`, lines: `.`, needs: "a retained CRD with instances"},
+}
+
+// TestDocuments_CommandsAreRun: each command of a page is run by a test, or the table names what a test lacks.
+func TestDocuments_CommandsAreRun(t *testing.T) {
+	tests := ""
+	for _, name := range sourceFiles(t, "_test.go") {
+		tests += read(t, name)
+	}
+	block := regexp.MustCompile("(?sm)^```sh\n(.*?)^```")
+	run, unrun := 0, []string{}
+	for _, page := range documents(t) {
+		if strings.HasPrefix(page, "third_party/") {
+			continue
+		}
+		for _, match := range block.FindAllStringSubmatch(read(t, page), -1) {
+			for line := range strings.Lines(match[1]) {
+				if strings.HasPrefix(line, " ") || line == "done\n" {
+					continue // of a loop
+				}
+				i := slices.IndexFunc(commands, func(c command) bool {
+					return regexp.MustCompile(c.pages).MatchString(page) && regexp.MustCompile(c.lines).MatchString(strings.TrimSpace(line))
+				})
+				switch {
+				case i < 0:
+					t.Errorf("%s: no test runs %s", page, line)
+				case commands[i].needs != "":
+					unrun = append(unrun, page+": "+strings.TrimSpace(line))
+				case !strings.Contains(tests, "func "+commands[i].test+"("):
+					t.Errorf("%s: test %s not found, for %s", page, commands[i].test, line)
+				default:
+					run++
+				}
+			}
+		}
+	}
+	t.Logf("%d commands are run, %d are not:\n%s", run, len(unrun), strings.Join(unrun, "\n"))
+	if len(unrun) > 37 {
+		t.Errorf("%d commands are not run, want at most 37", len(unrun))
+	}
+}

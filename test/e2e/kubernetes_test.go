@@ -222,12 +222,25 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	})
 
 	k.kubectl("apply", "-k", k.folder)
-	k.run()
+	p = k.run()
 	k.within(time.Minute, "a new installation creates ClusterAPI", func() error {
 		_, err := k.clusterAPI()
 		return err
 	})
 	k.settled("1.2.0-1")
+	k.abandoned(p)
+}
+
+// abandoned ends the installer and runs the commands of docs/uninstall.md for this state: they leave no bookkeeping.
+func (k *kubernetes) abandoned(p *process) {
+	k.Helper()
+	p.terminate()
+	k.kubectl("delete", "clusterapi", "cluster", "--wait=false")
+	k.kubectl("delete", "configmaps", "--namespace", v1alpha1.KubernetesNamespaces.Operator, "--selector="+v1alpha1.RevisionLabel, "--wait=false")
+	k.shell(fenced(k.T, "docs/uninstall.md", "## Without the installer", "sh"))
+	if left := k.kubectl("get", "clusterapis,configmaps", "--namespace", v1alpha1.KubernetesNamespaces.Operator, "--output=name"); strings.Contains(left, "/1.2.0-1") || strings.Contains(left, "/cluster\n") {
+		k.Errorf("remaining: %s", left)
+	}
 }
 
 // certified is the manifest of a Service with a serving certificate.

@@ -21,11 +21,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +33,6 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
@@ -113,23 +110,16 @@ func TestKubernetes_LifecycleHooks(t *testing.T) {
 	h.settled("1.0.0-3")
 
 	h.deleteCluster()
-	h.kubectl("delete", "extensionconfig", hooksName)
+	h.shell(documented(t, "docs/lifecycle-hooks.md", "## Disable")...)
 	stopCore()
 	h.uninstalled()
 	p.terminate()
 }
 
-// enable creates the Secret with the certificate and the objects of the hooks, as docs/lifecycle-hooks.md says.
+// enable creates the Secret with the certificate by the commands of docs/lifecycle-hooks.md, and the objects of the hooks.
 func (h *hooked) enable() {
 	h.Helper()
-	serving, authority, err := certificate.NewServing(time.Now().Add(time.Hour), hooksServer)
-	h.must(err)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.KubernetesNamespaces.Operator, Name: hooksName}}
-	secret.Data = map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key, "ca.crt": authority}
-	h.must(h.Create(h.Context(), secret))
-	for name, content := range secret.Data {
-		h.must(os.WriteFile(filepath.Join(h.certificate, name), content, 0o600))
-	}
+	h.shell(append([]string{"cd " + h.certificate}, documented(h.T, "docs/lifecycle-hooks.md", "Without cert-manager")...)...)
 	h.eventually("the objects of the hooks are applied", func() error { // the webhook of the core provider starts
 		_, err := h.Cluster.Kubectl(h.Context(), "apply", "-k", "../../extension/deploy")
 		return err
