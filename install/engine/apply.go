@@ -178,14 +178,27 @@ func (a application) unserved(phase revision.Phase, err error) *Rejection {
 }
 
 // release applies the phases with objects that waited, the last phase first, and returns the results of all phases of the component.
+// The webhook configurations are applied as soon as the instance of one CRD can be read: until then, the API server calls paths that the new pods lack.
 func (a application) release(ctx context.Context, hold holder, results []Phase) ([]Phase, error) {
-	if err := a.readable(ctx, results); err != nil {
+	var unread []string
+	for o := range (Result{Phases: results}).Objects() {
+		if isHeldCRD(o) {
+			unread = append(unread, o.Name)
+		}
+	}
+	unread, err := a.readable(ctx, unread)
+	if err != nil {
 		return results, err
 	}
 	hold.active, a.how.Prepare = false, nil
 	for i := len(results) - 1; i >= 0; i-- {
 		if !results[i].holds() {
 			continue
+		}
+		for len(unread) > 0 && slices.ContainsFunc(results[i].Objects, isHeldCRD) {
+			if unread, err = a.readable(ctx, unread); err != nil {
+				return results, err
+			}
 		}
 		at := slices.IndexFunc(hold.part, func(phase revision.Phase) bool { return phase.Name == results[i].Name })
 		log.FromContext(ctx).Info("The pods of a component are ready, so the objects are applied that waited for them", "phase", results[i].Name)
@@ -200,29 +213,29 @@ func (a application) release(ctx context.Context, hold holder, results []Phase) 
 	return results, nil
 }
 
+// isHeldCRD reports whether the storage version of a CRD waits.
+func isHeldCRD(o Object) bool { return o.Held != "" && o.GroupKind == object.CustomResourceDefinition }
+
 // connectionTime is how long the connections of the API server to pods that end may stay open.
 const connectionTime = 10 * time.Second
 
-// readable returns an error if instances of a CRD that waits cannot be read: its storage version does not switch then. The API server keeps its
-// connections to an old pod until the pod ends, and that pod cannot convert. So this waits: objects that wait for the new pods are applied in the moment
-// in which they answer.
-func (a application) readable(ctx context.Context, results []Phase) error {
+// readable reads an instance of one of the CRDs, and returns the CRDs after it. It returns an error if the instance cannot be read: the storage
+// version does not switch then. The API server keeps its connections to an old pod until the pod ends, and that pod cannot convert. So this waits:
+// objects that wait for the new pods are applied in the moment in which they answer.
+func (a application) readable(ctx context.Context, crds []string) (unread []string, err error) {
 	limited, cancel := context.WithTimeout(ctx, connectionTime)
 	defer cancel()
-	for o := range (Result{Phases: results}).Objects() {
-		if o.Held == "" || o.GroupKind != object.CustomResourceDefinition || a.how.Readable == nil {
-			continue
-		}
-		var err error
+	for i := 0; i < len(crds) && a.how.Readable != nil; i++ {
+		var found bool
 		_ = wait.PollUntilContextCancel(limited, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-			err = a.how.Readable(ctx, o.Name)
+			found, err = a.how.Readable(ctx, crds[i])
 			return err == nil, nil
 		})
-		if err != nil {
-			return err
+		if found || err != nil {
+			return crds[i+1:], err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // onlyConflicts reports whether an error consists only of Conflict errors: writes to

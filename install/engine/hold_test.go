@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -202,8 +203,15 @@ func established(versions ...string) *unstructured.Unstructured {
 	return out
 }
 
-// A rollout switches the webhook configuration and then the storage version when the Deployment is ready. Maintenance waits for nothing, also if the
-// rollout before it has kept the result of the CRDs.
+// otherCRD returns a CRD like another one.
+func otherCRD(crd *unstructured.Unstructured) *unstructured.Unstructured {
+	crd.SetName("others.x.io")
+	object.MapAt(crd.Object, "spec")["names"] = map[string]any{"kind": "Other", "plural": "others"}
+	return crd
+}
+
+// A rollout switches the webhook configuration and then the storage version when the Deployment is ready: the former when the instance of one CRD can
+// be read, the latter when the instances of all can. Maintenance waits for nothing, also if the rollout before it has kept the result of the CRDs.
 func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 	for name, test := range map[string]struct {
 		ready    bool
@@ -220,7 +228,7 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 			if err := errors.Join(scheme.AddToScheme(all), apiextensionsv1.AddToScheme(all)); err != nil {
 				t.Fatal(err)
 			}
-			ours := []client.Object{established("v1!"), webhooksFor("x.io", "v1")}
+			ours := []client.Object{established("v1!"), otherCRD(established("v1!")), webhooksFor("x.io", "v1")}
 			for _, o := range ours {
 				o.SetLabels(map[string]string{ManagedByLabel: v1alpha1.Prefix})
 				o.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "1"})
@@ -256,21 +264,28 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 			}}
 			part := revision.Part{Owner: "4.22.0-2", Component: "core"}
 			rev := Revision{Name: "4.22.0-2", Key: "key", Phases: []revision.Phase{
-				{Name: "core-crds", Part: part, Number: 2, Objects: []*unstructured.Unstructured{machinesCRD("v1", "v2!")}},
+				{Name: "core-crds", Part: part, Number: 2, Objects: []*unstructured.Unstructured{machinesCRD("v1", "v2!"), otherCRD(machinesCRD("v1", "v2!"))}},
 				{Name: "core", Part: part, Number: 2, Objects: []*unstructured.Unstructured{pods, webhooksFor("x.io", "v2")}},
 			}}
-			apply := func(ordered bool) (state string) {
-				t.Helper()
-				result, err := engine.Apply(t.Context(), rev, Apply{Ordered: ordered})
-				if err != nil && !errors.Is(err, test.rejected) {
-					t.Fatal(err)
-				}
+			switched := func() string {
 				crd, hooks := machinesCRD(), webhooksFor("x.io", "")
 				if err := errors.Join(cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd), cluster.Get(t.Context(), client.ObjectKeyFromObject(hooks), hooks)); err != nil {
 					t.Fatal(err)
 				}
-				admitted := object.TextsAt(object.MapsAt(object.MapsAt(hooks.Object, "webhooks")[0], "rules")[0], "apiVersions")
-				return fmt.Sprint(object.StorageVersion(crd), " ", admitted, " ", result.Complete())
+				return fmt.Sprint(object.StorageVersion(crd), " ", object.TextsAt(object.MapsAt(object.MapsAt(hooks.Object, "webhooks")[0], "rules")[0], "apiVersions"))
+			}
+			var reads []string
+			readable := func(_ context.Context, crd string) (found bool, err error) {
+				reads = append(reads, crd+": "+switched())
+				return true, nil
+			}
+			apply := func(ordered bool) (state string) {
+				t.Helper()
+				result, err := engine.Apply(t.Context(), rev, Apply{Ordered: ordered, Readable: readable})
+				if err != nil && !errors.Is(err, test.rejected) {
+					t.Fatal(err)
+				}
+				return fmt.Sprint(switched(), " ", result.Complete())
 			}
 			for range 3 {
 				if got := apply(true); got != "v1 [v1] false" {
@@ -291,6 +306,9 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 				if got := apply(test.ready); got != test.want {
 					t.Errorf("%s, want %s", got, test.want)
 				}
+			}
+			if want := []string{"machines.x.io: v1 [v1]", "others.x.io: v1 [v2]"}; test.ready && test.rejected == nil && !slices.Equal(reads, want) {
+				t.Errorf("instances were read at %q, want %q", reads, want)
 			}
 		})
 	}

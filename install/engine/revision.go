@@ -49,9 +49,9 @@ type Apply struct {
 	Checked sets.Set[object.Identity]
 	// Prepare is called before a phase is applied, unless the phase has not changed; nil does nothing. After an error, the phase is not applied.
 	Prepare func(context.Context, revision.Phase) error
-	// Readable returns an error if an instance of a CRD cannot be read in a served version; nil returns none. It is called before the storage
-	// version of a CRD switches.
-	Readable func(ctx context.Context, crd string) error
+	// Readable reads an instance of a CRD in each served version, and reports whether the CRD has one; nil reads none. It is called before the
+	// storage version of a CRD switches.
+	Readable func(ctx context.Context, crd string) (found bool, err error)
 	// Older returns the objects of an older owner by its revision number; nil if they are unknown.
 	// Objects that the revision shares with it get one write.
 	Older func(number int64) map[object.Identity]*unstructured.Unstructured

@@ -60,28 +60,30 @@ func (g *Guards) AllReadable(ctx context.Context, phases []revision.Phase) error
 	var failed []error
 	for _, obj := range revision.Objects(phases) {
 		if object.IsCRD(obj) && len(object.CRDVersions(obj)) > 1 {
-			failed = append(failed, g.readable(ctx, obj))
+			_, err := g.readable(ctx, obj)
+			failed = append(failed, err)
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// Readable returns a *UnreadableError if an instance of a CRD in the cluster cannot be read in a version that the CRD serves.
-func (g *Guards) Readable(ctx context.Context, name string) error {
+// Readable reads an instance of a CRD in the cluster in each version that the CRD serves, and reports whether the CRD has one. It returns an
+// *UnreadableError if the instance cannot be read in a version.
+func (g *Guards) Readable(ctx context.Context, name string) (found bool, err error) {
 	if g.Live == nil {
-		return nil
+		return false, nil
 	}
 	crd, err := instance.ReadCRD(ctx, g.Live, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return g.readable(ctx, crd)
 }
 
-// readable reads one instance in each version that a CRD serves. Without a conversion webhook, the API server only changes apiVersion.
-func (g *Guards) readable(ctx context.Context, crd *unstructured.Unstructured) (err error) {
+// readable is Readable for a CRD. Without a conversion webhook, the API server only changes apiVersion, and nothing is read.
+func (g *Guards) readable(ctx context.Context, crd *unstructured.Unstructured) (found bool, err error) {
 	if g.Live == nil || !instance.HasWebhook(crd) {
-		return nil
+		return false, nil
 	}
 	defer g.Instances.End(ctx, &err)
 	for _, version := range object.CRDVersions(crd) {
@@ -96,14 +98,15 @@ func (g *Guards) readable(ctx context.Context, crd *unstructured.Unstructured) (
 		}
 		switch {
 		case apierrors.IsInternalError(err), apierrors.IsStoreReadError(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && err != nil && errors.As(err, new(apierrors.APIStatus)):
-			return &UnreadableError{CRD: crd.GetName(), Version: version, Webhook: webhookOf(crd), Err: err}
+			return true, &UnreadableError{CRD: crd.GetName(), Version: version, Webhook: webhookOf(crd), Err: err}
 		case err != nil:
-			return fmt.Errorf("reading an instance of %s in version %s: %w", object.Describe(crd), version, err)
+			return true, fmt.Errorf("reading an instance of %s in version %s: %w", object.Describe(crd), version, err)
 		case len(list.Items) == 0: // no version has one
-			return nil
+			return false, nil
 		}
+		found = true
 	}
-	return nil
+	return found, nil
 }
 
 // readStored reads an instance from the store: an API server can answer a list from its cache, with instances that were converted before the webhook
