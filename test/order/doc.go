@@ -23,6 +23,13 @@
 // with stale lists, at an earlier state. An informer that has lost an event lists again when nothing else happens. Kubernetes Events are recorded,
 // and not sent.
 //
+// # Cost
+//
+// A schedule has about 200 steps; 100 schedules reach 17,000 distinct states. A schedule costs 0.7 to 0.8 s of CPU time: 0.35 s in the process of the
+// test, 0.4 s in the API server, of which a write of a CRD costs 12 ms and another write 3 to 5 ms, and 0.05 s in etcd. So an hour of CPU time
+// has room for 4,500 to 5,200 schedules.
+// TestOrder prints these figures.
+//
 // # Run it
 //
 //	make order SEED=1 HOURS=2
