@@ -142,8 +142,9 @@ cross: ## Build the programs for Linux, Windows and macOS on amd64 and arm64
 	  GOOS=windows GOARCH=arm64 xargs -L 1 -P 4 sh -c 'cd "$$0" && go vet "$$@"'
 
 .PHONY: lint
-lint: ## Run the linters of .golangci.yaml, and check the wording
+lint: ## Run the linters of .golangci.yaml, and check the wording and the workflows
 	@go test -tags $(TAG)$(comma)lint -run TestLanguage .
+	@go tool -modfile=tools/go.mod actionlint
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: e2e
