@@ -89,7 +89,7 @@ var table = []Entry{
 		Meaning: "`spec.unmanagedCRDs` names a CRD of a provider, and the cluster has the CRD of `CompatibilityRequirement` but does not serve this API yet. Without this CRD, the installer itself checks whether unmanaged CRDs are compatible.",
 		Step:    "wait for the API, or remove the CRD from `spec.unmanagedCRDs`"},
 	{Reason: Incompatible, Subject: Installer, Severity: Terminal,
-		Meaning: "An unmanaged CRD, or a CRD that the installer should manage again, is incompatible with a provider. The message describes the difference, and names the checker: OpenShift's CRD compatibility checker or, where the cluster does not have it, the installer. The installed version stays in place, and the rollout continues once the CRD is compatible.",
+		Meaning: "An unmanaged CRD, or a CRD that the installer should manage again, is incompatible with a provider. The message describes the difference, and names the checker: OpenShift's CRD compatibility checker or, where the cluster does not have it, the installer. The installed version stays in place, and the rollout continues once the CRD is compatible. A CRD that is adopted keeps the fields that the release does not set, such as a conversion.",
 		Step:    "update the CRD; or, to have the installer replace it, annotate it with `" + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways + "`, and remove it from `spec.unmanagedCRDs` if it is listed there"},
 	{Reason: Collision, Subject: Installer, Severity: Terminal, Recheck: recheck,
 		Meaning: "Objects already exist and have other owners. They are not modified. The message names each with its owner: an object, the tool that marked it, or the field managers that wrote it.",
