@@ -99,7 +99,7 @@ func Unknown(unmanaged []string, policy []v1alpha1.IgnoredFields, objects []*uns
 			continue
 		}
 		for j, pointer := range entry.Fields {
-			if !slices.ContainsFunc(named, func(obj *unstructured.Unstructured) bool { return hasField(obj.Object, v1alpha1.Tokens(pointer)) }) {
+			if !slices.ContainsFunc(named, func(obj *unstructured.Unstructured) bool { return hasField(obj, v1alpha1.Tokens(pointer)) }) {
 				unknown = append(unknown, fmt.Sprintf("%s: %s has no field %s", path.Child("fields").Index(j), entry.Target(), pointer))
 			}
 		}
@@ -107,20 +107,20 @@ func Unknown(unmanaged []string, policy []v1alpha1.IgnoredFields, objects []*uns
 	return unknown
 }
 
-// hasField reports whether a value has the field of a JSON pointer. The cluster sets a caBundle, so manifests need not have it.
-func hasField(value any, tokens []string) bool {
-	if len(tokens) == 0 {
-		return true
+// hasField reports whether the kind of an object has the field of a JSON pointer; the manifest need not set it. Kinds of CRDs can have any.
+func hasField(obj *unstructured.Unstructured, tokens []string) bool {
+	var value any
+	for _, token := range slices.Backward(tokens) {
+		if _, err := strconv.Atoi(token); err == nil {
+			value = []any{value}
+		} else {
+			value = map[string]any{token: value}
+		}
 	}
-	switch at := value.(type) {
-	case map[string]any:
-		next, found := at[tokens[0]]
-		return found && hasField(next, tokens[1:]) || len(tokens) == 1 && tokens[0] == "caBundle"
-	case []any:
-		index, err := strconv.Atoi(tokens[0])
-		return err == nil && index >= 0 && index < len(at) && hasField(at[index], tokens[1:])
-	}
-	return false
+	only := &unstructured.Unstructured{}
+	only.Object, _ = value.(map[string]any)
+	only.SetGroupVersionKind(obj.GroupVersionKind())
+	return !runtime.IsStrictDecodingError(checkTypes(only))
 }
 
 // For returns the settings of a component.
