@@ -73,10 +73,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	outcome, behind := withRemoval(outcome, removed)
 	r.behind(ctx, &outcome, "Removal failed", behind)
 	if outcome.Complete() && s.Cluster.Status.Settled() {
-		r.Applier.settle(s.Cluster.Status.CurrentVersion)
 		if err := r.nameRetained(ctx, s, &outcome); err != nil {
 			return reconcile.Result{}, err
 		}
+		r.Applier.settle(s.Cluster.Status.CurrentVersion)
 	}
 	return r.report(ctx, s.Cluster, outcome, current)
 }

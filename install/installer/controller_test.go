@@ -214,7 +214,8 @@ func TestNameRetained(t *testing.T) {
 	}
 }
 
-// A reconcile installs the desired version and removes the deleted one. A CRD that stays is in the event and in the condition.
+// A reconcile installs the desired version and removes the deleted one. A CRD that stays is in the event and in the condition. The decoded
+// objects are dropped at the end.
 func TestReconcile_RetainedCRD(t *testing.T) {
 	first, firstMap := storedVersion(t, "4.22.0-1", machines())
 	second, secondMap := storedVersion(t, "4.22.0-2")
@@ -225,8 +226,12 @@ func TestReconcile_RetainedCRD(t *testing.T) {
 	crd := controlledBy(t, "4.22.0-1", machines()) // not Established: it may have instances
 	cluster := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithStatusSubresource(s.Cluster, &configv1.ClusterOperator{}).
 		WithObjects(s.Cluster, old, &s.ConfigMaps[1], crd).Build()
-	if _, err := reconcilerOf(t, cluster, cluster, watches{}).Reconcile(t.Context(), reconcile.Request{}); err != nil {
+	reconciler := reconcilerOf(t, cluster, cluster, watches{})
+	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
+	}
+	if reconciler.Applier.plans.known != nil {
+		t.Error("the settled version was decoded again, and is kept in memory")
 	}
 	events := &corev1.EventList{}
 	if err := cluster.List(t.Context(), events); err != nil {
