@@ -116,8 +116,7 @@ func (a attempt) progress() status.Outcome {
 	case a.crashes():
 		return status.Outcome{Reason: reason.PodsCrash, Message: reason.Of(reason.PodsCrash).WithStep(a.rollout())}
 	default:
-		message := strings.Join(append([]string{a.rollout()}, guard.Notes(a.judged.findings)...), "; ")
-		return status.Outcome{Reason: reason.RollingOut, Message: message}
+		return status.Outcome{Reason: reason.RollingOut, Message: a.rollout()}
 	}
 }
 
@@ -147,8 +146,12 @@ func (a attempt) collisions() string {
 	return collision.Message(found)
 }
 
-// rollout describes the progress of the first incomplete phase.
+// rollout describes the progress of the first incomplete phase, and has the notes about the rollout.
 func (a attempt) rollout() string {
+	return strings.Join(append([]string{a.progressOfPhase()}, guard.Notes(a.judged.findings)...), "; ")
+}
+
+func (a attempt) progressOfPhase() string {
 	for _, phase := range a.result.Phases {
 		if phase.Complete {
 			continue

@@ -202,6 +202,12 @@ func TestOutcome_OfThePreflight(t *testing.T) {
 	if got := a.outcome(); got.Reason != reason.RollingOut || !strings.HasSuffix(got.Message, "; accepted risk SkippedVersions: e; f") {
 		t.Errorf("outcome of a version that nothing stops: %+v", got)
 	}
+	crashing := waiting("b", "not ready")
+	crashing.Crashes = true
+	a.result.Phases = []engine.Phase{phase("core", crashing)}
+	if got := a.outcome(); got.Reason != reason.PodsCrash || !strings.Contains(got.Message, "accepted risk SkippedVersions: e; f") {
+		t.Errorf("outcome with pods that crash: %+v", got)
+	}
 }
 
 // An object that the preflight has created in a dry run gets no second one in its phase, unless an attempt has failed since.

@@ -110,7 +110,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
-	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, whose settings of components are applied")
+	set.StringVar(&f.settings, "settings", "", "`file` with a ClusterAPI object or its spec, which is applied")
 	set.StringSliceVar(&f.providersNamespaces, "providers-namespace", nil, "`namespace` of providers, as in the arguments of the installer: first the default one; may be repeated (default the one of the bundles and those in the settings)")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	set.StringArrayVar(&f.overrides, "image", nil, "`name=image` override or addition to images.json, as in spec.imageOverrides; tags are resolved; may be repeated")
@@ -205,25 +205,14 @@ func (f *planFlags) missingInShippedRoles(phases []revision.Phase, profile extra
 	return planreport.MissingInShipped(phases, f.unmanaged, roles, namespaces, profile)
 }
 
-// open reads the cluster of --against. Flags take precedence over the spec of its ClusterAPI object.
+// open reads the cluster of --against.
 func (f *planFlags) open(cmd *cobra.Command) error {
 	cluster, err := apiserver.Open(cmd.Context(), f.cluster, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if f.installed, err = planreport.ReadInstalled(cmd.Context(), cluster); err != nil {
-		return err
-	}
-	spec := f.installed.ClusterAPI.Spec
-	if len(f.unmanaged) == 0 {
-		f.unmanaged = spec.UnmanagedCRDs
-	}
-	if len(f.overrides) == 0 {
-		for _, override := range spec.ImageOverrides {
-			f.overrides = append(f.overrides, override.Name+"="+string(override.Image))
-		}
-	}
-	return nil
+	f.installed, err = planreport.ReadInstalled(cmd.Context(), cluster)
+	return err
 }
 
 // compare adds the effects of a set on the cluster of --against to a report, and the permissions that the installer lacks there.
@@ -272,7 +261,8 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	return name, number, set, results, err
 }
 
-// renderRelease returns the components of the cluster, and the bundles of all images of the release.
+// renderRelease returns the components of the cluster, and the bundles of all images of the release. Flags take precedence over the spec
+// in the file of --settings or else in the cluster of --against.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
 	settings, err := release.ReadSettings(f.settings)
 	if err != nil {
@@ -281,7 +271,15 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	if f.installed != nil && f.settings == "" {
 		settings = release.SettingsOf(f.installed.ClusterAPI.Spec)
 	}
-	f.ignored, f.components, settings.Namespaces = settings.DriftPolicy.IgnoredFields, settings.Components, f.providersNamespaces
+	f.ignored, f.components, settings.Namespaces = settings.Spec.DriftPolicy.IgnoredFields, settings.Components, f.providersNamespaces
+	if len(f.unmanaged) == 0 {
+		f.unmanaged = settings.Spec.UnmanagedCRDs
+	}
+	if len(f.overrides) == 0 {
+		for _, override := range settings.Spec.ImageOverrides {
+			f.overrides = append(f.overrides, override.Name+"="+string(override.Image))
+		}
+	}
 	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir, Settings: settings.Settings}
 	return from.Render(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), f.platform.platforms, variables)
 }

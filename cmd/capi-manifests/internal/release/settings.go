@@ -21,8 +21,8 @@ import (
 // Settings are the settings in a file.
 type Settings struct {
 	setting.Settings
-	// DriftPolicy is applied by the cluster at once, without a new version.
-	DriftPolicy v1alpha1.DriftPolicy
+	// Spec is the spec with the settings.
+	Spec v1alpha1.ClusterAPISpec
 }
 
 // ReadSettings reads the settings of a file: a ClusterAPI object, or only its spec. The values of Secrets are not needed: their placeholders are rendered. There are no settings if file is empty. An
@@ -56,7 +56,7 @@ func parseSettings(content []byte) (settings Settings, err error) {
 
 // SettingsOf returns the settings in the spec of a ClusterAPI object.
 func SettingsOf(spec v1alpha1.ClusterAPISpec) Settings {
-	return Settings{Settings: setting.Of(spec), DriftPolicy: spec.DriftPolicy}
+	return Settings{Settings: setting.Of(spec), Spec: spec}
 }
 
 // CheckSettings returns an error for each setting in a file that does not apply to its bundle. Settings of other components are ignored,
