@@ -49,7 +49,7 @@ func TestPlan_IgnoredFields(t *testing.T) {
 	}
 	p := planOf(t, &Applier{}, s, entry)
 	want := "fields left to other actors by spec.driftPolicy: ConfigMap a (/data/color, /data/x)"
-	if got := p.unknown; len(got) != 2 {
+	if got := p.unknown; len(got) != 1 {
 		t.Errorf("unknown: %q", got)
 	}
 	if got := p.ignoredFields(); got != want {
