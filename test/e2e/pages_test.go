@@ -37,8 +37,8 @@ var modes = map[string]mode{
 		a.types("kubectl apply -k .")
 	}},
 	"workstation": {install: "## From a workstation", uninstall: "# Uninstall", upgrade: func(a *administrator) {
-		a.program.terminate()
-		a.types(documented(a.T, "docs/install.md", "## From a workstation")[2])
+		a.stop()
+		a.types(documented(a.T, "docs/install.md", "## From a workstation")...)
 	}},
 	"single file": {install: "### With a single file", uninstall: "# Uninstall", upgrade: func(a *administrator) {
 		a.types(documented(a.T, "docs/install.md", "### With a single file")...)
