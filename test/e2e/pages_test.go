@@ -27,7 +27,6 @@ import (
 type mode struct {
 	install, uninstall string               // phrases before the commands in docs/install.md and docs/uninstall.md
 	upgrade            func(*administrator) // docs/upgrade.md describes it in words
-	helm               bool
 }
 
 const singleFile = "capi-installer-kubernetes.yaml"
@@ -43,7 +42,7 @@ var modes = map[string]mode{
 	"single file": {install: "### With a single file", uninstall: "# Uninstall", upgrade: func(a *administrator) {
 		a.types(documented(a.T, "docs/install.md", "### With a single file")...)
 	}},
-	"Helm": {install: "### With Helm", uninstall: "With Helm,", helm: true, upgrade: func(a *administrator) {
+	"Helm": {install: "### With Helm", uninstall: "With Helm,", upgrade: func(a *administrator) {
 		a.types(strings.NewReplacer("helm install", "helm upgrade", "--create-namespace ", "").Replace(documented(a.T, "docs/install.md", "### With Helm")[0]))
 	}},
 }
@@ -51,9 +50,15 @@ var modes = map[string]mode{
 // TestKubernetes_PagesFromFreshToEmpty types the commands of the pages: an installation, an upgrade, the way to an empty cluster, and the same
 // installation again.
 func TestKubernetes_PagesFromFreshToEmpty(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	must(t, os.Symlink(controlplane.Binary(t), filepath.Join(bin, "kubectl")))
+	must(t, fixture.Build(t.Context(), filepath.Join(bin, "capi-manifests"), "../..", "./cmd/capi-manifests"))
+	_, err := fixture.Go(t.Context(), "../clusterctl/helm", nil, "build", "-o", filepath.Join(bin, "helm"), "helm.sh/helm/v4/cmd/helm")
+	must(t, err)
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
-			a := newAdministrator(t, mode)
+			a := newAdministrator(t, mode, bin)
 			before, err := fixture.UIDs(t.Context(), a.Cluster.Config)
 			a.must(err)
 			a.request("1.0.0")
@@ -83,18 +88,12 @@ type administrator struct {
 	program *process
 }
 
-func newAdministrator(t *testing.T, mode mode) *administrator {
+func newAdministrator(t *testing.T, mode mode, bin string) *administrator {
 	t.Helper()
-	a := &administrator{kubernetes: newKubernetes(t), mode: mode, release: "1.0.0", bin: t.TempDir()}
+	a := &administrator{kubernetes: newKubernetes(t), mode: mode, release: "1.0.0", bin: bin}
 	root, err := filepath.Abs("../..")
 	a.must(err)
-	a.must(os.Symlink(controlplane.Binary(t), filepath.Join(a.bin, "kubectl")))
 	a.must(os.Symlink(root, filepath.Join(a.folder, "capi-installer")))
-	a.must(fixture.Build(t.Context(), filepath.Join(a.bin, "capi-manifests"), "../..", "./cmd/capi-manifests"))
-	if mode.helm {
-		_, err := fixture.Go(t.Context(), "../clusterctl/helm", nil, "build", "-o", filepath.Join(a.bin, "helm"), "helm.sh/helm/v4/cmd/helm")
-		a.must(err)
-	}
 	a.must(os.WriteFile(filepath.Join(a.folder, singleFile), []byte(a.kubectl("kustomize", "../../deploy/kubernetes")), 0o600))
 	return a
 }
@@ -143,7 +142,7 @@ func (a *administrator) shell(line string) (string, error) {
 	defer stop()
 	command := exec.CommandContext(ctx, "sh", "-e", "-c", line)
 	command.Dir = a.folder
-	command.Env = append(os.Environ(), "HOME="+a.bin, "KUBECONFIG="+a.Cluster.Kubeconfig, "PATH="+a.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "HOME="+a.folder, "KUBECONFIG="+a.Cluster.Kubeconfig, "PATH="+a.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
