@@ -23,26 +23,45 @@ import (
 
 // checker checks the invariants.
 type checker struct {
-	did     map[string]bool   // actions so far
-	theirs  bool              // another owner has created an object of a release
-	paused  map[*process]bool // whose installer has read that it is paused
-	listed  map[string]bool   // versions that were in the status
-	numbers map[string]string // digest of the manifests of each version
-	uids    map[string]string // of the installed objects at the begin of the upgrade
-	failed  error             // of an event
-	hashes  map[string]uint64 // of the objects in the hub
-	state   uint64
-	seen    map[*history]int // changes in state
+	did      map[string]bool                 // actions so far
+	touched  map[string]string               // last method of another actor on a path
+	read     map[string]*v1alpha1.ClusterAPI // by actor: what it has read last
+	current  string                          // the version that is completely installed
+	storage  map[string]bool                 // storage versions that a revision has switched to
+	machines map[string]bool                 // names of instances
+	scaled   int64                           // replicas that an autoscaler has set since the last write of the installer
+	theirs   bool                            // another owner has created an object of a release
+	paused   map[*process]bool               // whose installer has read that it is paused
+	listed   map[string]bool                 // versions that were in the status
+	numbers  map[string]string               // digest of the manifests of each version
+	uids     map[string]string               // of the installed objects at the begin of the upgrade
+	failed   error                           // of an event
+	hashes   map[string]uint64               // of the objects in the hub
+	state    uint64
+	seen     map[*history]int // changes in state
 }
 
 func newChecker() *checker {
-	return &checker{did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
+	return &checker{touched: map[string]string{}, read: map[string]*v1alpha1.ClusterAPI{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
 }
 
-func (c *checker) explain(action string) { c.did[action] = true }
+// changed records a write of another actor.
+func (c *checker) changed(method, path string) {
+	path, _, _ = strings.Cut(path, "?")
+	switch _, name, instance := strings.Cut(path, "/namespaces/default/machines/"); {
+	case instance:
+		c.machines[name] = true
+	case path == machines:
+		clear(c.machines)
+	case path != clusterPath && !strings.HasSuffix(path, "/status"):
+		c.touched[strings.TrimSuffix(path, "/scale")] = method
+	}
+}
 
-// disturbed reports whether another actor has changed the state.
-func (c *checker) disturbed() bool { return len(c.did) > 0 }
+// disturbed reports whether another actor has changed an object.
+func (c *checker) disturbed() bool {
+	return len(c.touched) > 0 || c.did["not-ready"] || c.did["uninstall"] || c.did["override"]
+}
 
 // event checks an Event: drift needs another actor.
 func (c *checker) event(body []byte) {
@@ -64,6 +83,9 @@ func (c *checker) before(w *world, r *request) error {
 		return nil
 	}
 	t := r.target
+	if err := c.release(w, r); err != nil {
+		return err
+	}
 	if c.paused[r.process] && r.actor == "installer" && !ours(t) {
 		return fmt.Errorf("G7: a paused installer writes: %s", r)
 	}
@@ -98,19 +120,95 @@ func (c *checker) before(w *world, r *request) error {
 func (c *checker) hold(w *world, r *request) error {
 	before := w.server.get(crdCollection, "", machinesCRD)
 	sent := &unstructured.Unstructured{}
-	if before == nil || json.Unmarshal(r.body, &sent.Object) != nil || c.did["not-ready"] || c.did["delete"] {
+	if before == nil || json.Unmarshal(r.body, &sent.Object) != nil {
 		return nil
 	}
-	if was, is := stored(before), stored(sent); was == "" || is == "" || was == is {
+	was, is, by := stored(before), stored(sent), sent.GetAnnotations()[v1alpha1.RevisionAnnotation]
+	if was == "" || is == "" || was == is {
 		return nil
 	}
-	for _, d := range w.server.all(deployments) {
-		observed, _, _ := unstructured.NestedInt64(d.Object, "status", "observedGeneration")
-		if d.GetNamespace() == namespace && d.GetName() == "capa" && observed != d.GetGeneration() {
-			return fmt.Errorf("G18: the storage version switches before the pods of %s are ready", d.GetName())
-		}
+	if c.touched[crdCollection+"/"+machinesCRD] == "" && c.storage[by+" "+was] {
+		return fmt.Errorf("G18: revision %s switches the storage version back to %s", by, is)
+	}
+	c.storage[by+" "+is] = true
+	return c.pods(w, "capa", by, "the storage version of a CRD")
+}
+
+// pods checks that the pods of a Deployment are those of a revision, and ready.
+func (c *checker) pods(w *world, name, revision, what string) error {
+	path := "/apis/apps/v1/namespaces/" + namespace + "/deployments/"
+	if d := w.server.get(deployments, namespace, name); d != nil && !c.did["not-ready"] && c.touched[path+name] == "" && (!isReady(d) || revision != "" && d.GetAnnotations()[v1alpha1.RevisionAnnotation] != revision) {
+		return fmt.Errorf("G18: %s switches before the pods of %s are ready", what, name)
 	}
 	return nil
+}
+
+// provides returns the kinds and names of a version's objects.
+func (w *world) provides(version *v1alpha1.Version) map[string]bool {
+	out := map[string]bool{}
+	for _, component := range version.Components {
+		for _, key := range w.releases.of[string(component.Image)] {
+			out[key] = true
+		}
+	}
+	return out
+}
+
+// release checks a write against the versions that the installer has read.
+func (c *checker) release(w *world, r *request) error {
+	t, sent := r.target, &unstructured.Unstructured{}
+	if t.resource == "machines" {
+		if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && crd.GetLabels()["app.kubernetes.io/managed-by"] == "" && crd.GetAnnotations()[v1alpha1.AdoptAnnotation] == "" {
+			return fmt.Errorf("an instance of a CRD of others is written: %s", r)
+		}
+	}
+	read := c.read["installer"]
+	if read == nil || ours(t) || r.actor != "installer" || r.method != http.MethodPost && r.kind != applyPatch || json.Unmarshal(r.body, &sent.Object) != nil {
+		return nil
+	}
+	live, key := w.server.get(t.collection(), t.namespace, sent.GetName()), sent.GetKind()+" "+sent.GetName()
+	desired, current := read.Status.Version(read.Status.DesiredVersion), read.Status.Version(read.Status.CurrentVersion)
+	if t.collection() == deployments && sent.GetName() == "capa" {
+		c.scaled = 0
+		if live != nil && desired != nil && image(live) != image(sent) && len(c.touched) == 0 {
+			if err := c.pods(w, "capi", "", "capa"); err != nil {
+				return err
+			}
+		}
+	}
+	if t.name == "machines" && live != nil && path(live) != "" && path(live) != path(sent) && c.touched[victims[3]] == "" {
+		if err := c.pods(w, "capa", sent.GetAnnotations()[v1alpha1.RevisionAnnotation], "a webhook"); err != nil {
+			return err
+		}
+	}
+	if live == nil && w.installs(key) && !(desired != nil && w.provides(desired)[key]) && !(current != nil && w.provides(current)[key]) {
+		return fmt.Errorf("a superseded version creates %s", key)
+	}
+	if sent.GetName() == machinesCRD && desired != nil && slices.Contains(desired.UnmanagedCRDs, machinesCRD) && (current == nil || slices.Contains(current.UnmanagedCRDs, machinesCRD)) {
+		return fmt.Errorf("an unmanaged CRD is written: %s", r)
+	}
+	return nil
+}
+
+// installs reports whether a release has an object.
+func (w *world) installs(key string) bool {
+	return slices.ContainsFunc(w.releases.objects, func(of map[string]*unstructured.Unstructured) bool { return of[key] != nil })
+}
+
+// image returns the image of a Deployment.
+func image(d *unstructured.Unstructured) string {
+	for _, container := range object.MapsAt(d.Object, "spec", "template", "spec", "containers") {
+		return object.TextAt(container, "image")
+	}
+	return ""
+}
+
+// path returns the path of a webhook.
+func path(o *unstructured.Unstructured) string {
+	for _, webhook := range object.MapsAt(o.Object, "webhooks") {
+		return object.TextAt(webhook, "clientConfig", "service", "path")
+	}
+	return ""
 }
 
 // stored returns the storage version of a CRD.
@@ -127,7 +225,11 @@ func stored(crd *unstructured.Unstructured) string {
 // instances returns the number of instances.
 func (w *world) instances() int {
 	got, err := w.server.admin.do("GET", "/apis/infrastructure.cluster.x-k8s.io/v1beta1/machines", "application/json", "", nil)
+	if err == nil && got.code == http.StatusTooManyRequests { // the API server reads the CRD
+		return w.instances()
+	}
 	if err != nil || !got.ok() {
+		w.trace = append(w.trace, fmt.Sprintf("  instances: %d %.300s", got.code, got.body))
 		return 0
 	}
 	list := struct{ Items []any }{}
@@ -142,10 +244,16 @@ func (c *checker) answered(w *world, r *request, a answer) error {
 	}
 	t := r.target
 	switch {
-	case t.resource == "clusterapis" && r.method == http.MethodGet && r.actor == "installer":
-		c.paused[r.process] = strings.Contains(string(a.body), `"installerMode":"Paused"`)
+	case t.resource == "clusterapis" && r.method == http.MethodGet:
+		read := &v1alpha1.ClusterAPI{}
+		if err := json.Unmarshal(a.body, read); err != nil {
+			return err
+		}
+		if c.read[r.actor] = read; r.actor == "installer" {
+			c.paused[r.process] = read.Spec.InstallerMode == v1alpha1.Paused
+		}
 	case t.resource == "clusterapis" && r.writes():
-		return c.status(w, a.body)
+		return c.status(w, r, a.body)
 	case t.resource == "configmaps" && r.method == http.MethodPost && r.writes():
 		created := &unstructured.Unstructured{}
 		if err := created.UnmarshalJSON(a.body); err != nil {
@@ -173,7 +281,7 @@ var explained = map[string][]reason.Reason{
 }
 
 // status checks a status that a process has written.
-func (c *checker) status(w *world, body []byte) error {
+func (c *checker) status(w *world, r *request, body []byte) error {
 	cluster := &v1alpha1.ClusterAPI{}
 	if err := json.Unmarshal(body, cluster); err != nil {
 		return err
@@ -184,7 +292,18 @@ func (c *checker) status(w *world, body []byte) error {
 			allowed[one] = true
 		}
 	}
+	if version := cluster.Status.Version(cluster.Status.CurrentVersion); version != nil && version.Name != c.current && !c.disturbed() {
+		c.current = version.Name
+		for _, d := range w.server.all(deployments) {
+			if w.provides(version)["Deployment "+d.GetName()] && !isReady(d) {
+				return fmt.Errorf("%s is the current version, and %s is not ready", version.Name, d.GetName())
+			}
+		}
+	}
 	for _, condition := range cluster.Status.Conditions {
+		if read := c.read[r.actor]; read != nil && r.target.under == "status" && condition.ObservedGeneration > read.Generation {
+			return fmt.Errorf("%s claims generation %d, and %s has read %d", condition.Type, condition.ObservedGeneration, r.actor, read.Generation)
+		}
 		of := reason.Reason(condition.Reason)
 		if reason.Of(of).Severity == reason.Terminal && !allowed[of] {
 			return fmt.Errorf("the terminal reason %s has no cause: %s", of, condition.Message)
@@ -295,7 +414,17 @@ func (w *world) installed() map[string]*unstructured.Unstructured {
 
 // remember records the objects before the upgrade.
 func (c *checker) remember(w *world) {
-	c.uids = map[string]string{}
+	c.uids, w.backup = map[string]string{}, map[string]*unstructured.Unstructured{}
+	for _, path := range victims {
+		t, _ := parse(path)
+		w.backup[path] = w.server.get(t.collection(), t.namespace, t.name)
+	}
+	for _, revision := range w.revisions() {
+		c.numbers[revision.GetName()] = revision.GetAnnotations()[v1alpha1.ManifestsDigestAnnotation]
+	}
+	if w.server.get(crdCollection, "", machinesCRD) != nil {
+		c.machines["m"] = true
+	}
 	for key, object := range w.installed() {
 		c.uids[key] = string(object.GetUID())
 	}
@@ -324,13 +453,31 @@ func (c *checker) atRest(w *world, to int) error {
 	if all := w.revisions(); len(all) != 1 || all[0].GetName() != cluster.Status.DesiredVersion {
 		return fmt.Errorf("%d revision ConfigMaps at the end, of which the first is %s", len(all), all[0].GetName())
 	}
-	if w.server.get(policies, "", guardPolicy) != nil {
-		return errors.New("G7: the admission policy of a removal is left")
+	if err := c.rest(w); err != nil {
+		return err
 	}
 	if by := w.server.get("/api/v1/configmaps", namespace, "bystander"); by == nil || text(by, "data", "value") != "theirs" {
 		return errors.New("an object of others has changed")
 	}
 	return c.content(w, to)
+}
+
+// rest checks what is true whenever nothing happens.
+func (c *checker) rest(w *world) error {
+	if w.server.get(policies, "", guardPolicy) != nil {
+		return errors.New("G7: the admission policy of a removal is left")
+	}
+	for _, kind := range []string{"clusterroles", "clusterrolebindings"} {
+		if w.server.get("/apis/rbac.authorization.k8s.io/v1/"+kind, "", "openshift-capi-installer-instances") != nil {
+			return fmt.Errorf("the permission for instances stays: %s", kind)
+		}
+	}
+	if crd := w.server.get(crdCollection, "", machinesCRD); crd == nil && len(c.machines) > 0 {
+		return fmt.Errorf("G1: %d instances are lost", len(c.machines))
+	} else if found := w.instances(); crd != nil && found < len(c.machines) {
+		return fmt.Errorf("G1: %d of %d instances can be read", found, len(c.machines))
+	}
+	return nil
 }
 
 // content checks the installed objects.
@@ -349,6 +496,12 @@ func (c *checker) content(w *world, to int) error {
 		if err := contains("", live.Object, manifest.Object); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
+		if owners := live.GetAnnotations()[v1alpha1.OwnersAnnotation]; strings.Count(owners, `"uid"`) > 1 {
+			return fmt.Errorf("%s has several owners: %s", key, owners)
+		}
+		if replicas, _, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); key == "Deployment capa" && c.scaled != 0 && replicas != c.scaled {
+			return fmt.Errorf("%s has %d replicas, and the autoscaler has set %d", key, replicas, c.scaled)
+		}
 		if value, found := live.GetAnnotations()[v1alpha1.AdoptAnnotation]; found {
 			return fmt.Errorf("G6: %s has annotation %s=%s", key, v1alpha1.AdoptAnnotation, value)
 		}
@@ -362,7 +515,7 @@ func (c *checker) content(w *world, to int) error {
 		if selector, found, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec", "nodeSelector"); found {
 			return fmt.Errorf("%s: the placement %v stays", key, selector)
 		}
-		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !slices.ContainsFunc([]string{"delete", "restore", "uninstall", "release", "override"}, func(action string) bool { return c.did[action] }) {
+		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !slices.ContainsFunc([]string{"uninstall", "release", "override"}, func(action string) bool { return c.did[action] }) && !slices.ContainsFunc(victims, func(path string) bool { return c.touched[path] != "" && strings.HasSuffix(path, "/"+live.GetName()) }) {
 			return fmt.Errorf("%s was created again", key)
 		}
 	}
@@ -420,7 +573,7 @@ func without(path string, live, former, manifest any) error {
 			if err := without(path+"."+key, value, was[key], want[key]); err != nil {
 				return err
 			}
-		} else if key != "conversion" || fmt.Sprint(value) != "map[strategy:None]" {
+		} else if (key != "conversion" || fmt.Sprint(value) != "map[strategy:None]") && path+key != ".specreplicas" { // the API server sets defaults
 			return fmt.Errorf("%s.%s is %v, and the release has no such field", path, key, value)
 		}
 	}

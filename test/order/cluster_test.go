@@ -99,9 +99,15 @@ func (w *world) machinery() (found []step) {
 		observed, _, _ := unstructured.NestedInt64(d.Object, "status", "observedGeneration")
 		ready, _, _ := unstructured.NestedInt64(d.Object, "status", "readyReplicas")
 		replicas, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
-		if d.GetNamespace() == namespace && (observed != generation || ready != replicas) {
-			found = append(found, step{actor: "kubelet", text: "kubelet: " + d.GetName() + " is ready", run: func() error {
-				status := fmt.Sprintf(`{"status":{"observedGeneration":%[1]d,"replicas":%[2]d,"updatedReplicas":%[2]d,"readyReplicas":%[2]d,"availableReplicas":%[2]d,"unavailableReplicas":0,"conditions":[{"type":"Available","status":"True","reason":"MinimumReplicasAvailable"}]}}`, generation, replicas)
+		if d.GetNamespace() == namespace && !isReady(d) {
+			all, available, what, is := replicas+ready, ready, " has new pods", "True"
+			if observed == generation {
+				all, available, what = replicas, replicas, " is ready"
+			} else if ready == 0 {
+				is = "False"
+			}
+			found = append(found, step{actor: "kubelet", text: "kubelet: " + d.GetName() + what, run: func() error {
+				status := fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":%d,"updatedReplicas":%d,"readyReplicas":%[4]d,"availableReplicas":%[4]d,"unavailableReplicas":%[5]d,"conditions":[{"type":"Available","status":%[6]q,"reason":"MinimumReplicas"}]}}`, generation, all, replicas, available, all-available, is)
 				got, err := w.server.write(w.server.admin, "PATCH", "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+d.GetName()+"/status", "application/merge-patch+json", []byte(status))
 				if err == nil && !got.ok() && got.code != 404 {
 					err = fmt.Errorf("kubelet: %s", got.body)
@@ -111,6 +117,16 @@ func (w *world) machinery() (found []step) {
 		}
 	}
 	return found
+}
+
+// isReady reports whether all pods of a Deployment are new and ready.
+func isReady(d *unstructured.Unstructured) bool {
+	number := func(path ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(d.Object, path...)
+		return n
+	}
+	replicas := number("spec", "replicas")
+	return number("status", "observedGeneration") == d.GetGeneration() && number("status", "availableReplicas") == replicas && number("status", "replicas") == replicas
 }
 
 // state is the content of etcd without what the API server keeps for itself.

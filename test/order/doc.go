@@ -14,8 +14,10 @@
 // API server answers a write, and the step ends when the hub has seen the change; the hub answers reads, except of instances, which the API
 // server converts. So the order of the steps is a function of the schedule.
 //
-// A schedule is a list of moves. Without moves, the steps pass in the order in which they began to wait. A move at a step delays an actor, shuffles,
-// makes a fault, or is an action of another actor. A seed decides on the moves. A failing schedule is shrunk: moves go while it still fails.
+// A schedule is a list of moves. Without moves, the steps pass in the order in which they began to wait. A move delays an actor, shuffles,
+// makes a fault, or is an action of another actor. Its place is a tick: one tick is before each write of the process, and one after it, so that a seed
+// need not guess where something can happen. A seed decides on the moves, often with two close to each other. A failing schedule is shrunk: moves go
+// while it still fails.
 //
 // # What is not a step
 //
@@ -25,15 +27,15 @@
 //
 // # Cost
 //
-// A schedule has about 200 steps; 100 schedules reach 17,000 distinct states. A schedule costs 0.7 to 0.8 s of CPU time: 0.35 s in the process of the
-// test, 0.4 s in the API server, of which a write of a CRD costs 12 ms and another write 3 to 5 ms, and 0.05 s in etcd. So an hour of CPU time
-// has room for 4,500 to 5,200 schedules.
+// A schedule has about 300 steps; 60 schedules reach 14,000 distinct states. A schedule costs 1.1 s of CPU time: 0.5 s in the process of the
+// test, 0.6 s in the API server, of which a write of a CRD costs 12 ms and another write 3 to 5 ms, and 0.08 s in etcd. So an hour of CPU time
+// has room for 3,100 schedules.
 // TestOrder prints these figures.
 //
 // # Run it
 //
 //	make order SEED=1 HOURS=2
-//	go test ./test/order -run TestOrder -replay 'from 1 to 2 install false; 57 ca 12' -steps
+//	go test ./test/order -run TestOrder -replay 'from 1 to 2 install false; 8 uninstall 0' -steps
 //	go test ./test/order -run TestOrder -survey -duration 10m
 //
 // A binary with a seeded bug can use the cluster of another process: TestKeep -keep FILE keeps a cluster, and -use FILE uses it.

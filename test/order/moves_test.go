@@ -17,7 +17,8 @@ import (
 
 // move is a deviation from the order of arrival, a fault, or an action of another actor.
 type move struct {
-	// At is the step of the upgrade, or of the installation. Before an upgrade, moves with a negative number have an effect until rest.
+	// At is the tick of the upgrade, or of the installation. A tick is before and after each write of a process. Before an upgrade, moves with a
+	// negative number have an effect until rest.
 	At   int
 	What string
 	Arg  uint32
@@ -67,9 +68,10 @@ var actors = append([]string{"version", "installer", "clusteroperator", "kubelet
 // orders are the moves that only change the order.
 var orders = map[string]func(w *world, m move){
 	"delay": func(w *world, m move) {
-		w.slow[actors[m.Arg%uint32(len(actors))]] = len(w.trace) + 10 + int(m.Arg/64%100)
+		w.slow[actors[m.Arg%uint32(len(actors))]] = len(w.trace) + 10 + int(m.Arg/64%100)*int(1+m.Arg%3)
 	},
 	"shuffle": func(w *world, m move) { w.shuffled, w.salt = len(w.trace)+20+int(m.Arg%64), m.Arg },
+	"flaky":   func(w *world, m move) { w.flaky, w.salt = len(w.trace)+20+int(m.Arg%100), m.Arg },
 }
 
 // fault is what happens to a request.
@@ -114,7 +116,7 @@ func init() {
 			return w.restart(time.Time{}, w.versions[max(back, 0)])
 		}},
 		"crash-late": {run: func(w *world, r *request, m move) error {
-			w.late = append(w.late, &lateWrite{r, len(w.trace) + int(m.Arg%90)})
+			w.late = append(w.late, &lateWrite{r, len(w.trace) + int(m.Arg%900)})
 			return w.restart(time.Now().Add(leaseDuration), 0)
 		}},
 		"error":       {reads: true, run: func(_ *world, r *request, m move) error { r.answer <- failure(r, m); return nil }},
@@ -181,7 +183,7 @@ func (w *world) apply(m move) error {
 		return nil
 	}
 	if action := actions[m.What]; action != nil {
-		w.check.explain(m.What)
+		w.check.did[m.What] = true
 		return action(w, m)
 	}
 	return fmt.Errorf("no move %q", m.What)
@@ -196,6 +198,9 @@ func names[V any](of map[string]V) (out []string) {
 	return out
 }
 
+// often are the actions of which a schedule has several.
+var often = append(names(actions), "release", "release", "release", "restore", "restore-by-apply", "delete", "uninstall", "pause", "resume", "crash-late")
+
 // generate returns the schedule of a seed. Consecutive seeds take all pairs of two faults, and of an action and a fault.
 func generate(seed uint64, releases int) schedule {
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -206,19 +211,25 @@ func generate(seed uint64, releases int) schedule {
 	if s.From == s.To && !s.Install {
 		s.To = (s.From + 1 + random.IntN(releases-1)) % releases
 	}
-	const horizon = 160
+	at := random.IntN(60)
 	add := func(what string) {
-		s.Moves = append(s.Moves, move{random.IntN(horizon), what, random.Uint32() % 6400})
+		if at = random.IntN(120); len(s.Moves) > 0 && random.IntN(2) == 0 { // near the last move
+			at = s.Moves[len(s.Moves)-1].At + random.IntN(8) - 2
+		}
+		s.Moves = append(s.Moves, move{max(at, 0), what, random.Uint32() % 6400})
 	}
 	add(first[pair/len(failures)])
-	if actions[s.Moves[0].What] != nil && random.IntN(3) == 0 {
+	if actions[s.Moves[0].What] != nil && !s.Install && random.IntN(4) == 0 {
 		s.Moves[0].At = -1
 	}
 	add(failures[pair%len(failures)])
 	for range random.IntN(4) {
+		add(often[random.IntN(len(often))])
+	}
+	for range random.IntN(5) {
 		add("delay")
 	}
-	if random.IntN(2) == 0 {
+	if random.IntN(3) == 0 {
 		add("shuffle")
 	}
 	slices.SortStableFunc(s.Moves, func(a, b move) int { return a.At - b.At })
@@ -244,6 +255,8 @@ func (w *world) admin(method, path, kind, body string) error {
 	got, err := w.server.write(w.server.admin, method, path, kind, []byte(body))
 	if err == nil && !got.ok() {
 		w.trace = append(w.trace, fmt.Sprintf("  rejected: %s %s: %d %.300s", method, path, got.code, got.body))
+	} else if err == nil {
+		w.check.changed(method, path)
 	}
 	return err
 }
@@ -253,8 +266,14 @@ func (w *world) spec(patch string) error {
 	return w.admin("PATCH", clusterPath, mergePatch, `{"spec":`+patch+`}`)
 }
 
-// victims are objects that a user deletes or edits.
-var victims = []string{operands + "configmaps/settings", "/apis/apps/v1/namespaces/openshift-cluster-api/deployments/capa", operands + "services/webhook", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/machines"}
+// victims are objects that a user deletes, edits or restores; more often those that differ between releases.
+var victims = []string{
+	operands + "configmaps/settings", "/apis/apps/v1/namespaces/openshift-cluster-api/deployments/capa", operands + "services/webhook",
+	"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/machines", operands + "configmaps/settings", operands + "configmaps/old",
+	operands + "configmaps/added", "/apis/apps/v1/namespaces/openshift-cluster-api/deployments/capi",
+}
+
+func victim(m move) string { return victims[m.Arg%uint32(len(victims))] }
 
 // actions are the actions of users and other managers.
 var actions = map[string]func(w *world, m move) error{
@@ -271,10 +290,19 @@ var actions = map[string]func(w *world, m move) error{
 	},
 	"release": func(w *world, m move) error { return w.request(int(m.Arg) % len(w.releases.images)) },
 	"delete": func(w *world, m move) error {
-		return w.admin("DELETE", victims[m.Arg%uint32(len(victims))], "application/json", `{"propagationPolicy":"Background"}`)
+		return w.admin("DELETE", victim(m), "application/json", `{"propagationPolicy":"Background"}`)
 	},
 	"edit": func(w *world, m move) error {
-		return w.admin("PATCH", operands+"configmaps/settings?fieldManager=kubectl-edit", mergePatch, `{"data":{"value":"edited"}}`)
+		body := `{"data":{"value":"edited"}}`
+		switch path := victim(m); {
+		case strings.Contains(path, "deployments"):
+			body = `{"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"manager","image":"edited"}]}}}}`
+		case strings.Contains(path, "services"):
+			body = `{"spec":{"ports":[{"port":444}]}}`
+		case !strings.Contains(path, "configmaps"):
+			body = `{"webhooks":null}`
+		}
+		return w.admin("PATCH", victim(m)+"?fieldManager=kubectl-edit", mergePatch, body)
 	},
 	"delete-revision": func(w *world, m move) error {
 		if all := w.revisions(); len(all) > 0 {
@@ -282,11 +310,13 @@ var actions = map[string]func(w *world, m move) error{
 		}
 		return nil
 	},
-	"restore":          func(w *world, m move) error { return w.restore(victims[m.Arg%uint32(len(victims))], false) },
-	"restore-by-apply": func(w *world, m move) error { return w.restore(victims[m.Arg%uint32(len(victims))], true) },
+	"restore":          func(w *world, m move) error { return w.restore(m, false) },
+	"restore-by-apply": func(w *world, m move) error { return w.restore(m, true) },
 	"instance": func(w *world, m move) error {
-		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", machines, m.Arg%50), applyPatch, `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"Machine"}`)
+		version := fmt.Sprintf("v1beta%d", 1+m.Arg/64%2)
+		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", strings.Replace(machines, "v1beta1", version, 1), m.Arg%50), applyPatch, fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/%s","kind":"Machine","metadata":{"name":"m%d"}}`, version, m.Arg%50))
 	},
+	"no-instances": func(w *world, _ move) error { return w.admin("DELETE", machines, "application/json", "{}") },
 	"ca-by-apply": func(w *world, _ move) error {
 		return w.inject("cainjector&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+machinesCRD+`"},"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
 	},
@@ -323,12 +353,18 @@ func (w *world) inject(manager, body string) error {
 
 // restore restores an object from a backup, as velero does, by a create or an apply: another manager owns all fields. It has the identity of the
 // installer, because a restore can be older than the admission policy on marks.
-func (w *world) restore(path string, apply bool) error {
+// The backup is of now, or of the begin of the schedule.
+func (w *world) restore(m move, apply bool) error {
+	path := victim(m)
 	t, _ := parse(path)
 	backup := w.server.get(t.collection(), t.namespace, t.name)
 	if backup == nil {
 		return nil
 	}
+	if older := w.backup[path]; older != nil && m.Arg/64%2 == 0 {
+		backup = older
+	}
+	w.check.changed("", path)
 	if apply {
 		_, err := w.server.write(w.server.installer, "PATCH", path+"?fieldManager=velero-server&force=true", applyPatch, saved(backup))
 		return err
@@ -353,7 +389,7 @@ func saved(object *unstructured.Unstructured) []byte {
 
 // calm undoes what users have set, and requests the last release.
 func (w *world) calm(to int) error {
-	w.slow, w.shuffled, w.armed = map[string]int{}, 0, nil
+	w.slow, w.shuffled, w.flaky, w.armed = map[string]int{}, 0, 0, nil
 	if w.server.get(collectionOf(clusterPath), "", "cluster") == nil {
 		if err := w.admin("POST", collectionOf(clusterPath), "application/json", clusterAPI); err != nil {
 			return err

@@ -155,6 +155,9 @@ func (w *world) play(s schedule) error {
 	if err := w.run(moves, maximum); err != nil {
 		return err
 	}
+	if err := w.check.rest(w); err != nil && w.server.get(collectionOf(clusterPath), "", "cluster") != nil {
+		return err
+	}
 	w.trace = append(w.trace, "  calm")
 	if err := w.calm(s.To); err != nil {
 		return err
@@ -237,8 +240,8 @@ func TestSchedule_IsDeterministic(t *testing.T) {
 func TestReplays(t *testing.T) {
 	b := newBench(t)
 	for _, text := range []string{
-		"from 1 to 2 install false; 30 uninstall 1777",        // a retained CRD with a stored version that the release lacks was never migrated
-		"from 0 to 2 install false; 31 restore-by-apply 5700", // a restore between the change of field managers and the apply kept a field
+		"from 1 to 2 install false; 8 uninstall 0",            // a retained CRD with a stored version that the release lacks was never migrated
+		"from 0 to 2 install false; 11 restore-by-apply 5700", // a restore between the change of field managers and the apply kept a field
 	} {
 		s, err := parseSchedule(text)
 		if err != nil {

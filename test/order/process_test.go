@@ -78,6 +78,7 @@ func (w *world) start(late time.Time, stale int64) error {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 	}
+	p.stale = 0
 	return nil
 }
 
@@ -137,7 +138,7 @@ type request struct {
 	method, kind, accept string // kind is the content type
 	body                 []byte
 	target               target
-	dry                  bool
+	dry, announced       bool
 	answer               chan result // buffered
 }
 

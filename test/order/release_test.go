@@ -26,6 +26,7 @@ type releases struct {
 	bundles map[string]extractor.Bundle
 	images  []map[string]string                     // images.json of each release
 	objects []map[string]*unstructured.Unstructured // of each release, by kind and name
+	of      map[string][]string                     // kinds and names by reference
 }
 
 // Fetch implements extractor.Fetcher.
@@ -55,7 +56,9 @@ func (r *releases) add(providers ...extractor.Bundle) {
 			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 				panic(err) //nolint:forbidigo // a wrong manifest of the test
 			}
-			objects[object.GetKind()+" "+object.GetName()] = object
+			key := object.GetKind() + " " + object.GetName()
+			reference := images[bundle.Metadata.ProviderName]
+			objects[key], r.of[reference] = object, append(r.of[reference], key)
 		}
 	}
 	r.objects = append(r.objects, objects)
@@ -103,16 +106,20 @@ webhooks:
 }
 
 func newReleases() *releases {
-	r := &releases{bundles: map[string]extractor.Bundle{}}
+	r := &releases{bundles: map[string]extractor.Bundle{}, of: map[string][]string{}}
 	core := func(generation string, manifests ...string) extractor.Bundle {
 		return provider("cluster-api", extractor.Core, "", append(manifests, fixture.Deployment("capi", placeholder, generation))...)
 	}
 	aws := func(generation string, manifests ...string) extractor.Bundle {
 		return provider("cluster-api-provider-aws", extractor.Infrastructure, "AWS", append(manifests, fixture.Deployment("capa", placeholder, generation))...)
 	}
+	scaled := func(b extractor.Bundle) extractor.Bundle { // an autoscaler decides on the replicas
+		b.Manifests = []byte(strings.ReplaceAll(string(b.Manifests), "  replicas: 1\n", ""))
+		return b
+	}
 	r.add(core("1", configMap("settings", `value: "1", dropped: "yes"`), configMap("old", "")), aws("1", fixture.CRD("machines", "Machine", "", "v1beta1"), webhooks("/one"), service))
-	r.add(core("2", configMap("settings", `value: "2"`), configMap("added", `value: "2"`)), aws("2", fixture.CRD("machines", "Machine", fixture.Conversion, "v1beta1", "v1beta2"), webhooks("/two"), service))
-	r.add(core("1", configMap("settings", `value: "3", other: "yes"`)), aws("3", fixture.CRD("machines", "Machine", "", "v1beta1"), service))
-	r.add(core("2", configMap("settings", `value: "1"`)), aws("4", configMap("added", `value: "4"`)))
+	r.add(core("2", configMap("settings", `value: "2", one: "yes"`), configMap("added", `value: "2"`)), aws("2", fixture.CRD("machines", "Machine", fixture.Conversion, "v1beta1", "v1beta2"), webhooks("/two"), service))
+	r.add(core("1", configMap("settings", `value: "3", other: "yes"`)), scaled(aws("3", fixture.CRD("machines", "Machine", "", "v1beta1"), service)))
+	r.add(core("2", configMap("settings", `value: "1", three: "yes"`)), aws("4", configMap("added", `value: "4"`)))
 	return r
 }

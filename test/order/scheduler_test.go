@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // world is the state of one schedule.
@@ -34,6 +36,9 @@ type world struct {
 	salt     uint32         // of the shuffle
 	armed    []move         // faults that wait for a request
 	versions []int64        // resource version of the API server at each step
+	ticks    int            // one before and one after each write of a process
+	flaky    int            // step until which a third of the writes fail
+	backup   map[string]*unstructured.Unstructured
 	states   map[uint64]bool
 	check    *checker
 }
@@ -148,12 +153,12 @@ func mix(a, b uint32) uint32 {
 // quiet is the time without a write after which the world is at rest.
 const quiet = 3 * time.Minute
 
-// run runs steps and moves, whose steps count from now, until the world is at rest; at most limit steps after the last move.
+// run runs steps and moves, whose ticks count from now, until the world is at rest; at most limit steps after the last move.
 func (w *world) run(moves []move, limit int) error {
-	begin, last, idle := len(w.trace), len(w.trace), time.Duration(0)
+	begin, last, idle := w.ticks, len(w.trace), time.Duration(0)
 	for {
 		synctest.Wait()
-		for len(moves) > 0 && begin+moves[0].At <= len(w.trace) {
+		for len(moves) > 0 && begin+moves[0].At <= w.ticks {
 			if err := w.apply(moves[0]); err != nil {
 				return err
 			}
@@ -163,11 +168,20 @@ func (w *world) run(moves []move, limit int) error {
 		steps := w.steps()
 		if len(steps) > 0 {
 			next := w.choose(steps)
+			writes := next.request != nil && next.request.writes()
+			if writes && !next.request.announced {
+				next.request.announced = true
+				w.ticks++
+				continue
+			}
 			w.trace = append(w.trace, next.text)
 			if err := next.run(); err != nil {
 				return fmt.Errorf("%s: %w", next.text, err)
 			}
-			if next.request == nil || next.request.writes() {
+			if writes {
+				w.ticks++
+			}
+			if writes || next.request == nil {
 				idle = 0
 			}
 			if err := w.check.after(w); err != nil {
@@ -185,13 +199,13 @@ func (w *world) run(moves []move, limit int) error {
 		case lossy >= 0:
 			w.trace = append(w.trace, w.process.streams[lossy].name+" begins again")
 			w.process.streams[lossy].expire()
-		case len(moves) > 0:
-			begin = len(w.trace) - moves[0].At
-		case idle >= quiet:
+		case idle >= quiet && len(moves) == 0:
 			return nil
 		case idle < 5*time.Second:
 			time.Sleep(time.Second)
 			idle += time.Second
+		case len(moves) > 0:
+			begin = w.ticks - moves[0].At
 		default:
 			time.Sleep(30 * time.Second)
 			idle += 30 * time.Second
@@ -207,6 +221,11 @@ func (w *world) pass(r *request) error {
 			w.trace = append(w.trace, "  "+fault.What)
 			return apply.run(w, r, fault)
 		}
+	}
+	if r.writes() && len(w.trace) < w.flaky && mix(w.salt, uint32(len(w.trace)))%3 == 0 {
+		w.trace = append(w.trace, "  fails")
+		r.answer <- failure(r, move{Arg: w.salt})
+		return nil
 	}
 	got, err := w.send(r)
 	r.answer <- got
