@@ -29,6 +29,7 @@ type checker struct {
 	current  string                          // the version that is completely installed
 	storage  map[string]bool                 // storage versions that a revision has switched to
 	machines map[string]bool                 // names of instances
+	older    map[string]bool                 // names of objects that an older backup has given fields of an older version
 	scaled   int64                           // replicas that an autoscaler has set since the last write of the installer
 	theirs   bool                            // another owner has created an object of a release
 	paused   map[*process]bool               // whose installer has read that it is paused
@@ -42,7 +43,7 @@ type checker struct {
 }
 
 func newChecker() *checker {
-	return &checker{touched: map[string]string{}, read: map[string]*v1alpha1.ClusterAPI{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
+	return &checker{older: map[string]bool{}, touched: map[string]string{}, read: map[string]*v1alpha1.ClusterAPI{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
 }
 
 // changed records a write of another actor.
@@ -100,7 +101,7 @@ func (c *checker) before(w *world, r *request) error {
 	if t.collection() == crdCollection && t.name == machinesCRD && t.under == "" {
 		return c.hold(w, r)
 	}
-	if cluster := w.server.get(collectionOf(clusterPath), "", "cluster"); r.method == http.MethodDelete && !ours(t) && t.collection() != deployments && cluster != nil && cluster.GetDeletionTimestamp() != nil && !c.did["restore"] {
+	if cluster := c.read["installer"]; r.method == http.MethodDelete && !ours(t) && t.collection() != deployments && cluster != nil && cluster.DeletionTimestamp != nil && !c.did["restore"] {
 		for key, object := range w.installed() {
 			if object.GetKind() == "Deployment" && object.GetDeletionTimestamp() == nil {
 				return fmt.Errorf("an uninstall deletes an object while %s runs: %s", key, r)
@@ -506,7 +507,7 @@ func (c *checker) content(w *world, to int) error {
 			return fmt.Errorf("G6: %s has annotation %s=%s", key, v1alpha1.AdoptAnnotation, value)
 		}
 		for release, other := range w.releases.objects {
-			if former := other[key]; former != nil && !(c.did["unmanage"] && live.GetName() == machinesCRD) { // fields of another owner stay
+			if former := other[key]; former != nil && !(c.did["unmanage"] && live.GetName() == machinesCRD) && !c.older[live.GetName()] { // fields of another owner stay
 				if err := without("", live.Object, former.Object, manifest.Object); err != nil {
 					return fmt.Errorf("%s: field of release %d: %w", key, release, err)
 				}

@@ -362,6 +362,9 @@ func (w *world) restore(m move, apply bool) error {
 		return nil
 	}
 	if older := w.backup[path]; older != nil && m.Arg/64%2 == 0 {
+		if older.GetAnnotations()[v1alpha1.RevisionAnnotation] != backup.GetAnnotations()[v1alpha1.RevisionAnnotation] {
+			w.check.older[t.name] = true
+		}
 		backup = older
 	}
 	w.check.changed("", path)
