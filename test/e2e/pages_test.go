@@ -35,6 +35,10 @@ var modes = map[string]mode{
 	"pod": {install: "### With kustomize", uninstall: "# Uninstall", upgrade: func(a *administrator) {
 		a.types("kubectl apply -k .")
 	}},
+	"workstation": {install: "## From a workstation", uninstall: "# Uninstall", upgrade: func(a *administrator) {
+		a.stop()
+		a.types(documented(a.T, "docs/install.md", "## From a workstation")...)
+	}},
 	"single file": {install: "### With a single file", uninstall: "# Uninstall", upgrade: func(a *administrator) {
 		a.types(documented(a.T, "docs/install.md", "### With a single file")...)
 	}},
@@ -119,7 +123,18 @@ func (a *administrator) request(release string) {
 func (a *administrator) types(lines ...string) {
 	a.Helper()
 	for _, line := range lines {
-		line = strings.NewReplacer("release-version=1.0.0", "release-version="+a.release, "images-json=images.json", "images-json="+a.ImagesJSON).Replace(line)
+		line = strings.NewReplacer("release-version=1.0.0", "release-version="+a.release, "images-json=images.json", "images-json="+a.ImagesJSON, "$KUBECONFIG", a.Cluster.Kubeconfig).Replace(line)
+		if arguments, isInstaller := strings.CutPrefix(line, "capi-installer "); isInstaller {
+			a.program = launch(a.T, a.memory, nil, append(strings.Fields(arguments), "--cache-dir="+a.Cache)...)
+			a.Cleanup(a.program.end)
+			a.eventually("the program has the lease", func() error { // without a pod and a holder, capi-manifests status is BLOCKED
+				if !a.program.logged("Successfully acquired lease") {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			continue
+		}
 		if output, err := a.shell(line); err != nil {
 			a.Fatalf("%s: %v\n%s\n%s", line, err, output, a.conditions())
 		}
@@ -154,7 +169,7 @@ func (a *administrator) node() {
 	}
 }
 
-// stop ends the program as the kubelet does: without permissions, it cannot release its lease.
+// stop ends the program as the kubelet and Ctrl-C do: without permissions, it cannot release its lease.
 func (a *administrator) stop() {
 	a.Helper()
 	_ = a.program.Stop()
