@@ -433,7 +433,7 @@ func variableFindings(t *contract.Template) (findings contract.Findings) {
 	return findings
 }
 
-// checkTemplateFileNames finds Clusters and ClusterClasses in files that clusterctl does not read.
+// checkTemplateFileNames finds templates that clusterctl ignores. A ClusterClass in another file is for "kubectl apply".
 func checkTemplateFileNames(b *contract.Bundle) (findings contract.Findings) {
 	for _, name := range slices.Sorted(maps.Keys(b.Release.Files)) {
 		switch {
@@ -442,7 +442,7 @@ func checkTemplateFileNames(b *contract.Bundle) (findings contract.Findings) {
 			continue
 		}
 		for _, o := range contract.ReadTemplate(name, b.Release.Files[name]).Objects {
-			if o.Kind.Group == contract.CoreGroup && (o.Kind.Kind == "Cluster" || o.Kind.Kind == "ClusterClass") || strings.HasPrefix(name, contract.ClusterTemplate) {
+			if o.Kind.Group == contract.CoreGroup && o.Kind.Kind == "Cluster" || strings.HasPrefix(name, contract.ClusterTemplate) {
 				findings = append(findings, releaseFinding(name, "clusterctl ignores the template: the file is neither cluster-template.yaml, cluster-template-<flavor>.yaml nor clusterclass-<name>.yaml")...)
 				break
 			}

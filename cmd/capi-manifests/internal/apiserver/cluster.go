@@ -141,11 +141,16 @@ func (c *Cluster) Answer(ctx context.Context, object *unstructured.Unstructured,
 		return c.forbidden(ctx, object, err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsRequestEntityTooLargeError(err):
 		return rejectedFor(err, status), nil
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // schema violations have this reason
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown, isUnconvertible(err): // schema violations have this reason
 		return rejectedFor(err, status), nil
 	default:
 		return unknown("the API server failed to check it: %v", err), nil
 	}
+}
+
+// isUnconvertible reports whether a conversion webhook has answered that it cannot convert the object. The API server has no reason for this.
+func isUnconvertible(err error) bool {
+	return strings.Contains(err.Error(), "conversion webhook for ") && !strings.Contains(err.Error(), `failed: Post "`)
 }
 
 func unknown(format string, arguments ...any) contract.Answer {

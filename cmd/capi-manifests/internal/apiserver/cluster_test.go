@@ -272,3 +272,16 @@ func TestCluster_MissingPermissionIsNotAFinding(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
+
+// An object that a conversion webhook cannot convert is rejected; a webhook that does not answer says nothing about the object.
+func TestCluster_AnswerOfAConversionWebhook(t *testing.T) {
+	for failure, want := range map[string]contract.Verdict{
+		`time: unknown unit " min" in duration "5 min"`:                                     contract.Rejected,
+		`Post "https://webhook.default.svc:443/convert?timeout=30s": dial tcp: i/o timeout`: contract.Unknown,
+	} {
+		err := apierrors.NewInternalError(fmt.Errorf("conversion webhook for cluster.x-k8s.io/v1beta1, Kind=MachineHealthCheck failed: %s", failure))
+		if got, err := (&Cluster{}).Answer(t.Context(), &unstructured.Unstructured{}, err); err != nil || got.Verdict != want {
+			t.Errorf("%s: %v, %v", failure, got, err)
+		}
+	}
+}
