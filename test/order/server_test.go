@@ -208,9 +208,7 @@ func (s *server) observe(collection string) *history {
 func (s *server) watch(collection string) {
 	found, err := s.admin.do("GET", collection, "application/json", "", nil)
 	list := &unstructured.UnstructuredList{}
-	if err == nil && found.ok() {
-		err = list.UnmarshalJSON(found.body)
-	}
+	served := err == nil && found.ok() && list.UnmarshalJSON(found.body) == nil // else the history ends at once, and the next reader lists again
 	h := &history{kind: strings.TrimSuffix(list.GetKind(), "List"), version: list.GetAPIVersion(), current: map[string]*unstructured.Unstructured{}, uids: map[types.UID]int64{}}
 	h.listed = number(list.GetResourceVersion())
 	for i := range list.Items {
@@ -227,7 +225,7 @@ func (s *server) watch(collection string) {
 	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, h.listed)) //nolint:noctx // until the end of the process
 	if err == nil {
 		decoder := json.NewDecoder(response.Body)
-		for {
+		for served {
 			event := struct {
 				Type   string
 				Object json.RawMessage
