@@ -40,8 +40,6 @@ type coreServer struct {
 	controlPlane *controlplane.Cluster
 	// provider are the manifests of the infrastructure provider.
 	provider []byte
-	// hasClasses reports whether the ClusterClass of the templates was created.
-	hasClasses bool
 }
 
 func startCoreServer(t *testing.T) *coreServer {
@@ -158,20 +156,15 @@ func (c *coreServer) admitted(document []byte) error {
 	if o.GetNamespace() == "" {
 		o.SetNamespace("default")
 	}
-	if class := object.TextAt(o.Object, "spec", "topology", "classRef", "name"); class != "" && c.hasClasses {
+	if class := object.TextAt(o.Object, "spec", "topology", "classRef", "name"); class != "" {
 		found := c.decoded([]byte("apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\n"))
 		if err := c.Get(c.Context(), client.ObjectKey{Namespace: o.GetNamespace(), Name: class}, found); err != nil {
 			return err
 		}
 	}
 	err := c.Create(c.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
-	switch {
-	case apierrors.IsInternalError(err) && !c.hasClasses: // the class does not exist yet
-		return err
-	case apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err):
-		c.Fatalf("%s was not judged: %v", object.Describe(o), err)
-	case apierrors.IsAlreadyExists(err):
-		return nil // the API server compares names after all else
+	if apierrors.IsAlreadyExists(err) { // the API server compares names after all else
+		return nil
 	}
 	return err
 }
@@ -192,7 +185,6 @@ func (c *coreServer) decoded(document []byte) *unstructured.Unstructured {
 // createClass creates the ClusterClass in a file, as the controller of ClusterClasses leaves it.
 func (c *coreServer) createClass(file []byte) {
 	c.Helper()
-	c.hasClasses = true
 	for document := range strings.SplitSeq(string(file), "\n---\n") {
 		o := c.decoded([]byte(document))
 		o.SetNamespace("default")
