@@ -45,13 +45,7 @@ func TestDocuments_MakeTargetsExist(t *testing.T) {
 }
 
 func TestDocuments_NamedTestsExist(t *testing.T) {
-	existing := map[string]bool{}
-	defined := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
-	for _, name := range sourceFiles(t, "_test.go") {
-		for _, match := range defined.FindAllStringSubmatch(read(t, name), -1) {
-			existing[match[1]] = true
-		}
-	}
+	existing := definedTests(t)
 	mention := regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
 	found := 0
 	for _, name := range append(documents(t), "test/mutants/found.txt") {
@@ -65,6 +59,19 @@ func TestDocuments_NamedTestsExist(t *testing.T) {
 	if found < 20 {
 		t.Errorf("only %d tests found in documents, want 20 or more", found)
 	}
+}
+
+// definedTests are the names of all tests, benchmarks and fuzz tests.
+func definedTests(t *testing.T) map[string]bool {
+	t.Helper()
+	defined := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+	found := map[string]bool{}
+	for _, name := range sourceFiles(t, "_test.go") {
+		for _, match := range defined.FindAllStringSubmatch(read(t, name), -1) {
+			found[match[1]] = true
+		}
+	}
+	return found
 }
 
 // A Go file is named with its folders, or with the last of them, and not as a part of a URL.
@@ -235,10 +242,7 @@ var commands = []command{
 
 // TestDocuments_CommandsAreRun: each command of a page is run by a test, or the table names what a test lacks.
 func TestDocuments_CommandsAreRun(t *testing.T) {
-	tests := ""
-	for _, name := range sourceFiles(t, "_test.go") {
-		tests += read(t, name)
-	}
+	tests := definedTests(t)
 	block := regexp.MustCompile("(?sm)^```sh\n(.*?)^```")
 	run, unrun := 0, []string{}
 	for _, page := range documents(t) {
@@ -258,7 +262,7 @@ func TestDocuments_CommandsAreRun(t *testing.T) {
 					t.Errorf("%s: no test runs %s", page, line)
 				case commands[i].needs != "":
 					unrun = append(unrun, page+": "+strings.TrimSpace(line))
-				case !strings.Contains(tests, "func "+commands[i].test+"("):
+				case !tests[commands[i].test]:
 					t.Errorf("%s: test %s not found, for %s", page, commands[i].test, line)
 				default:
 					run++

@@ -180,7 +180,7 @@ func (g *Guards) Creates(ctx context.Context, desired *unstructured.Unstructured
 	if g.Cache == nil || object.GroupKind(desired) == object.Secret || !apierrors.IsNotFound(g.Cache.Get(ctx, client.ObjectKeyFromObject(desired), known, client.UnsafeDisableDeepCopy)) {
 		return false
 	}
-	answer, err := g.dryRun(ctx, desired, types.ApplyPatchType, desired.MarshalJSON, client.ForceOwnership)
+	answer, err := g.apply(ctx, desired)
 	return err == nil && answer.ResourceVersion == ""
 }
 
@@ -204,27 +204,32 @@ func (g *Guards) Read(ctx context.Context, like *unstructured.Unstructured) (*un
 
 // Apply implements Cluster.
 func (g *Guards) Apply(ctx context.Context, desired *unstructured.Unstructured) error {
-	_, err := g.dryRun(ctx, desired, types.ApplyPatchType, desired.MarshalJSON, client.ForceOwnership)
+	_, err := g.apply(ctx, desired)
 	return err
 }
 
 // Merge implements Cluster.
 func (g *Guards) Merge(ctx context.Context, desired *unstructured.Unstructured, patch []byte) error {
-	_, err := g.dryRun(ctx, desired, types.MergePatchType, func() ([]byte, error) { return patch, nil })
+	_, err := g.dryRun(ctx, desired, client.RawPatch(types.MergePatchType, patch))
 	return err
 }
 
+// apply sends an apply of an object in a dry run.
+func (g *Guards) apply(ctx context.Context, desired *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
+	patch, err := desired.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.Describe(desired), err)
+	}
+	return g.dryRun(ctx, desired, client.RawPatch(types.ApplyPatchType, patch), client.ForceOwnership)
+}
+
 // dryRun sends a patch of an object in a dry run. The answer has only metadata: a decoded CRD takes much memory.
-func (g *Guards) dryRun(ctx context.Context, of *unstructured.Unstructured, kind types.PatchType, encode func() ([]byte, error), options ...client.PatchOption) (*metav1.PartialObjectMetadata, error) {
+func (g *Guards) dryRun(ctx context.Context, of *unstructured.Unstructured, patch client.Patch, options ...client.PatchOption) (*metav1.PartialObjectMetadata, error) {
 	answer := &metav1.PartialObjectMetadata{}
 	answer.SetGroupVersionKind(of.GroupVersionKind())
 	answer.SetNamespace(of.GetNamespace())
 	answer.SetName(of.GetName())
-	patch, err := encode()
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", object.Describe(of), err)
-	}
-	return answer, g.Writer.Patch(ctx, answer, client.RawPatch(kind, patch), append(options, client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)...)
+	return answer, g.Writer.Patch(ctx, answer, patch, append(options, client.FieldOwner(v1alpha1.FieldOwner), client.DryRunAll)...)
 }
 
 // Instance implements Cluster.
