@@ -100,11 +100,8 @@ func (e *Engine) Forget(ctx context.Context, rev Revision) error {
 	return nil
 }
 
-// Settle drops the kept results of all versions except one, and the schemas.
-func (e *Engine) Settle(version string) {
-	e.kept.settle(version)
-	e.schemas.Forget()
-}
+// Settle drops the schemas, which only a rollout needs.
+func (e *Engine) Settle() { e.schemas.Forget() }
 
 // Remove deletes the objects that only the owners of this revision control, last phase first. It continues with a phase
 // when no object of the later ones is left.

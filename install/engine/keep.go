@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -121,11 +120,6 @@ func (k *keeper) isCurrent(ctx context.Context, o Object) bool {
 
 // forget drops the kept phases of a version.
 func (k *keeper) forget(version string) { delete(k.known, version) }
-
-// settle drops the kept phases of all versions except one.
-func (k *keeper) settle(version string) {
-	maps.DeleteFunc(k.known, func(name string, _ keptPhases) bool { return name != version })
-}
 
 // Changes number the events of the cache of installed objects, and keep the last number
 // of each object. They answer which objects of a phase may have changed without a read

@@ -194,19 +194,6 @@ func TestKeeper_RecordsOnlySettledPhases(t *testing.T) {
 	}
 }
 
-// What is kept of a settled cluster is of the current version.
-func TestKeeper_SettleKeepsTheCurrentVersion(t *testing.T) {
-	stored := store{"a": {"1", "10"}}
-	kept := &keeper{versions: stored, changes: &Changes{Namespaces: cached}}
-	for _, name := range []string{"4.22.0-1", "4.22.0-2"} {
-		kept.keep(Revision{Name: name, Key: "key"}, []Phase{settledPhase("core", Idle, stored, "a")}, 0)
-	}
-	kept.settle("4.22.0-2")
-	if len(kept.known) != 1 || kept.known["4.22.0-2"].phases == nil {
-		t.Errorf("got %v, want only those of 4.22.0-2", kept.known)
-	}
-}
-
 func TestWithoutEffect(t *testing.T) {
 	read := settings("a", "red")
 	read.SetResourceVersion("7")

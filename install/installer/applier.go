@@ -79,14 +79,9 @@ func (r *Applier) compare(ctx context.Context, p plan) (engine.Result, error) {
 	return result, err
 }
 
-// forget drops the verdicts and the kept results of a removed version.
+// forget drops the plan, the verdicts and the kept results of a removed version.
 func (r *Applier) forget(ctx context.Context, p plan) error {
+	delete(r.plans.known, p.name)
 	r.Checker.Forget(p.checkKey())
 	return r.Engine.Forget(ctx, p.revision())
-}
-
-// settle drops the plans and the other data of a rollout.
-func (r *Applier) settle(current string) {
-	r.plans.settle()
-	r.Engine.Settle(current)
 }

@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		if err := r.nameRetained(ctx, s, &outcome); err != nil {
 			return reconcile.Result{}, err
 		}
-		r.Applier.settle(s.Cluster.Status.CurrentVersion)
+		r.Applier.Engine.Settle()
 	}
 	return r.report(ctx, s.Cluster, outcome, current)
 }

@@ -150,7 +150,7 @@ func (p plan) withOthers() []revision.Phase {
 	return p.all()
 }
 
-// planner keeps the plans of versions during a rollout: decoding a large version takes a
+// planner keeps the plans of versions until they are removed: decoding a large version takes a
 // second. The zero value is ready.
 type planner struct{ known map[string]plan }
 
@@ -216,6 +216,3 @@ func owns(version v1alpha1.Version, number int64) bool {
 	}
 	return false
 }
-
-// settle drops all plans when the rollout is complete.
-func (p *planner) settle() { p.known = nil }

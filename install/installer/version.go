@@ -44,7 +44,6 @@ func (s state) load(entry v1alpha1.Version) (version, error) {
 	}
 	out.unmanaged = union(entry.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
 	out.added = slices.DeleteFunc(slices.Clone(s.Cluster.Spec.UnmanagedCRDs), func(crd string) bool { return slices.Contains(entry.UnmanagedCRDs, crd) })
-	out.ignored = s.Cluster.Spec.DriftPolicy.IgnoredFields
 	return out, err
 }
 
@@ -111,5 +110,8 @@ func (s state) read(name string) (version, error) {
 		return version{}, err
 	}
 	secrets, _ := revision.SecretsOf(name, s.secrets) // plan compares the digest
-	return version{name: name, namespaces: s.namespaces, owner: owner, number: number, digest: stored.Digest.String(), stored: stored, secrets: secrets}, nil
+	return version{
+		name: name, namespaces: s.namespaces, owner: owner, number: number, digest: stored.Digest.String(), stored: stored, secrets: secrets,
+		ignored: s.Cluster.Spec.DriftPolicy.IgnoredFields,
+	}, nil
 }

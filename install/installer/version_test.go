@@ -129,9 +129,6 @@ func TestPlanner_FollowsTheUnmanagedCRDs(t *testing.T) {
 			t.Errorf("unmanaged %v: %d checks; phases with them (-want +got):\n%s", test.unmanaged, len(checking.checks), diff)
 		}
 	}
-	if r.plans.settle(); r.plans.known != nil {
-		t.Error("the plans of a settled cluster are kept")
-	}
 }
 
 // After a change of the authority, the phases are compared again: they contain its CA bundle. The plan that is kept does not.

@@ -76,13 +76,24 @@ func (b *rolloutBench) ours(id string, used cost) {
 func (b *rolloutBench) peer(id string, used cost) { b.rows[id].Peers = append(b.rows[id].Peers, used) }
 
 func (b *rolloutBench) measure(ctx context.Context, providers []extractor.Bundle) error {
-	if err := b.withBed(ctx, "installer", func(bed *bed) error { return b.installer(ctx, bed, providers) }); err != nil {
-		return err
-	}
-	if err := b.withBed(ctx, "kubectl", func(bed *bed) error { return b.kubectl(ctx, bed) }); err != nil {
+	crowd := loadSize{crds: 500, objects: fullLoad.objects}.part(b.loadScale)
+	err := b.withBed(ctx, "installer", func(bed *bed) error {
+		if b.crowd {
+			if err := bed.crowd(ctx, crowd); err != nil {
+				return err
+			}
+		}
+		return b.installer(ctx, bed, providers)
+	})
+	if err != nil {
 		return err
 	}
 	workload := fmt.Sprintf("%d providers, %d objects", len(providers), len(together(b.versions[0]).Objects))
+	if b.crowd {
+		workload += fmt.Sprintf(", %d CRDs and %d objects of other owners", crowd.crds, crowd.objects)
+	} else if err := b.withBed(ctx, "kubectl", func(bed *bed) error { return b.kubectl(ctx, bed) }); err != nil {
+		return err
+	}
 	for _, id := range rowIDs {
 		if row := b.rows[id]; row != nil {
 			row.Workload = workload
