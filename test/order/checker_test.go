@@ -23,27 +23,28 @@ import (
 
 // checker checks the invariants.
 type checker struct {
-	did      map[string]bool                 // actions so far
-	touched  map[string]string               // last method of another actor on a path
-	read     map[string]*v1alpha1.ClusterAPI // by actor: what it has read last
-	current  string                          // the version that is completely installed
-	storage  map[string]bool                 // storage versions that a revision has switched to
-	machines map[string]bool                 // names of instances
-	older    map[string]bool                 // names of objects that an older backup has given fields of an older version
-	scaled   int64                           // replicas that an autoscaler has set since the last write of the installer
-	theirs   bool                            // another owner has created an object of a release
-	paused   map[*process]bool               // whose installer has read that it is paused
-	listed   map[string]bool                 // versions that were in the status
-	numbers  map[string]string               // digest of the manifests of each version
-	uids     map[string]string               // of the installed objects at the begin of the upgrade
-	failed   error                           // of an event
-	hashes   map[string]uint64               // of the objects in the hub
-	state    uint64
-	seen     map[*history]int // changes in state
+	did       map[string]bool                 // actions so far
+	touched   map[string]string               // last method of another actor on a path
+	read      map[string]*v1alpha1.ClusterAPI // by actor: what it has read last
+	current   string                          // the version that is completely installed
+	storage   map[string]bool                 // storage versions that a revision has switched to
+	machines  map[string]bool                 // names of instances
+	older     map[string]bool                 // names of objects that an older backup has given fields of an older version
+	scaled    int64                           // replicas that an autoscaler has set since the last write of the installer
+	finalized map[string]bool                 // paths of objects that got the finalizer of a user
+	live      *unstructured.Unstructured      // the object of a write before the write
+	paused    map[*process]bool               // whose installer has read that it is paused
+	listed    map[string]bool                 // versions that were in the status
+	numbers   map[string]string               // digest of the manifests of each version
+	uids      map[string]string               // of the installed objects at the begin of the upgrade
+	failed    error                           // of an event
+	hashes    map[string]uint64               // of the objects in the hub
+	state     uint64
+	seen      map[*history]int // changes in state
 }
 
 func newChecker() *checker {
-	return &checker{older: map[string]bool{}, touched: map[string]string{}, read: map[string]*v1alpha1.ClusterAPI{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
+	return &checker{finalized: map[string]bool{}, older: map[string]bool{}, touched: map[string]string{}, read: map[string]*v1alpha1.ClusterAPI{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
 }
 
 // changed records a write of another actor.
@@ -58,6 +59,9 @@ func (c *checker) changed(method, path string) {
 		c.touched[strings.TrimSuffix(path, "/scale")] = method
 	}
 }
+
+// adopted reports whether the CRD was adopted: fields of its former owner stay.
+func (c *checker) adopted() bool { return c.did["unmanage"] || c.did["theirs-crd"] }
 
 // disturbed reports whether another actor has changed an object.
 func (c *checker) disturbed() bool {
@@ -90,10 +94,12 @@ func (c *checker) before(w *world, r *request) error {
 	if c.paused[r.process] && r.actor == "installer" && !ours(t) {
 		return fmt.Errorf("G7: a paused installer writes: %s", r)
 	}
-	if t.resource == "configmaps" && (t.name == "bystander" || strings.Contains(string(r.body), `"name":"bystander"`)) {
+	live := w.server.get(t.collection(), t.namespace, t.name)
+	c.live = live
+	if live != nil && live.GetLabels()[othersLabel] == "others" && !v1alpha1.AllowsAdoption(live.GetAnnotations()) {
 		return fmt.Errorf("an object of others is written: %s", r)
 	}
-	if t.collection() == crdCollection && r.method == http.MethodDelete && w.server.get(crdCollection, "", t.name) != nil {
+	if t.collection() == crdCollection && r.method == http.MethodDelete && live != nil {
 		if found := w.instances(); t.name == machinesCRD && found > 0 {
 			return fmt.Errorf("G1: CRD %s is deleted with %d instances", t.name, found)
 		}
@@ -223,19 +229,16 @@ func stored(crd *unstructured.Unstructured) string {
 	return ""
 }
 
-// instances returns the number of instances.
+// instances returns the number of instances in etcd: the API server cannot read the instances of a retained CRD without its conversion webhook.
 func (w *world) instances() int {
-	got, err := w.server.admin.do("GET", "/apis/infrastructure.cluster.x-k8s.io/v1beta1/machines", "application/json", "", nil)
-	if err == nil && got.code == http.StatusTooManyRequests { // the API server reads the CRD
-		return w.instances()
+	found := struct {
+		Count int `json:",string"`
+	}{}
+	prefix := "/registry/infrastructure.cluster.x-k8s.io/machines"
+	if err := w.server.store("range", map[string]any{"key": []byte(prefix + "/"), "range_end": []byte(prefix + "0"), "count_only": true}, &found); err != nil {
+		w.trace = append(w.trace, fmt.Sprint("  instances: ", err))
 	}
-	if err != nil || !got.ok() {
-		w.trace = append(w.trace, fmt.Sprintf("  instances: %d %.300s", got.code, got.body))
-		return 0
-	}
-	list := struct{ Items []any }{}
-	_ = json.Unmarshal(got.body, &list)
-	return len(list.Items)
+	return found.Count
 }
 
 // answered checks an answer of the API server.
@@ -244,6 +247,9 @@ func (c *checker) answered(w *world, r *request, a answer) error {
 		return c.failed
 	}
 	t := r.target
+	if err := c.kept(r, a.body); err != nil {
+		return err
+	}
 	switch {
 	case t.resource == "clusterapis" && r.method == http.MethodGet:
 		read := &v1alpha1.ClusterAPI{}
@@ -272,13 +278,31 @@ func (c *checker) answered(w *world, r *request, a answer) error {
 	return nil
 }
 
+// kept checks that a write leaves what belongs to a user: a finalizer, and an ignored field.
+func (c *checker) kept(r *request, body []byte) error {
+	now := &unstructured.Unstructured{}
+	if c.live == nil || !r.writes() || r.method == http.MethodDelete || now.UnmarshalJSON(body) != nil || now.GetUID() != c.live.GetUID() {
+		return nil
+	}
+	if slices.Contains(c.live.GetFinalizers(), userFinalizer) && !slices.Contains(now.GetFinalizers(), userFinalizer) {
+		return fmt.Errorf("the finalizer of a user is removed: %s", r)
+	}
+	read := c.read["installer"]
+	if read == nil || len(read.Spec.DriftPolicy.IgnoredFields) == 0 || r.target.name != "settings" || text(now, "data", "value") == text(c.live, "data", "value") {
+		return nil
+	}
+	return fmt.Errorf("an ignored field is written: %s", r)
+}
+
 // explained are the actions that explain terminal reasons.
 var explained = map[string][]reason.Reason{
-	"theirs":    {reason.Collision},
-	"uninstall": {reason.UninstallBlocked},
-	"unmanage":  {reason.CheckerAbsent, reason.Incompatible},
-	"override":  {reason.ComponentMissing, reason.RenderFailed}, // two components of different releases can have the same object
-	"not-ready": {reason.ProgressDeadlineExceeded},
+	"theirs-configmap": {reason.Collision},
+	"theirs-webhook":   {reason.Collision},
+	"theirs-crd":       {reason.Collision},
+	"uninstall":        {reason.UninstallBlocked},
+	"unmanage":         {reason.CheckerAbsent, reason.Incompatible},
+	"override":         {reason.ComponentMissing, reason.RenderFailed}, // two components of different releases can have the same object
+	"not-ready":        {reason.ProgressDeadlineExceeded},
 }
 
 // status checks a status that a process has written.
@@ -460,6 +484,13 @@ func (c *checker) atRest(w *world, to int) error {
 	if by := w.server.get("/api/v1/configmaps", namespace, "bystander"); by == nil || text(by, "data", "value") != "theirs" {
 		return errors.New("an object of others has changed")
 	}
+	if w.releases.objects[to]["CustomResourceDefinition "+machinesCRD] != nil {
+		for name := range c.machines {
+			if got, err := w.server.admin.do("GET", machines+"/"+name, "application/json", "", nil); err != nil || !got.ok() {
+				return fmt.Errorf("G17: instance %s cannot be read: %v %.300s", name, err, got.body)
+			}
+		}
+	}
 	return c.content(w, to)
 }
 
@@ -476,7 +507,7 @@ func (c *checker) rest(w *world) error {
 	if crd := w.server.get(crdCollection, "", machinesCRD); crd == nil && len(c.machines) > 0 {
 		return fmt.Errorf("G1: %d instances are lost", len(c.machines))
 	} else if found := w.instances(); crd != nil && found < len(c.machines) {
-		return fmt.Errorf("G1: %d of %d instances can be read", found, len(c.machines))
+		return fmt.Errorf("G1: %d of %d instances exist", found, len(c.machines))
 	}
 	return nil
 }
@@ -507,7 +538,7 @@ func (c *checker) content(w *world, to int) error {
 			return fmt.Errorf("G6: %s has annotation %s=%s", key, v1alpha1.AdoptAnnotation, value)
 		}
 		for release, other := range w.releases.objects {
-			if former := other[key]; former != nil && !(c.did["unmanage"] && live.GetName() == machinesCRD) && !c.older[live.GetName()] { // fields of another owner stay
+			if former := other[key]; former != nil && !(c.adopted() && live.GetName() == machinesCRD) && !c.older[live.GetName()] { // fields of another owner stay
 				if err := without("", live.Object, former.Object, manifest.Object); err != nil {
 					return fmt.Errorf("%s: field of release %d: %w", key, release, err)
 				}

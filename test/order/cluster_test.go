@@ -33,6 +33,15 @@ type bed struct {
 // shared is the bed of all tests of the process.
 var shared bed
 
+// initial are objects of another owner, and the permission for certificates, as in a cluster without OpenShift.
+var initial = map[string]string{
+	operands + "configmaps":  `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bystander","labels":{"` + othersLabel + `":"others"}},"data":{"value":"theirs"}}`,
+	roleAPI + "roles":        `{"metadata":{"name":"certificates"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`,
+	roleAPI + "rolebindings": `{"metadata":{"name":"certificates"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"certificates"},"subjects":[{"kind":"ServiceAccount","name":"` + v1alpha1.ServiceAccountName + `","namespace":"` + v1alpha1.OpenShiftNamespaces.Operator + `"}]}`,
+}
+
+const roleAPI = "/apis/rbac.authorization.k8s.io/v1/cluster"
+
 // prepare starts a cluster in which only the API server works: the other programs are steps.
 func prepare(t *testing.T) bed {
 	cluster := controlplane.Shared(t)
@@ -66,9 +75,11 @@ func prepare(t *testing.T) bed {
 	}
 	s, err := shared.open()
 	must(err)
-	got, err := s.admin.do("POST", operands+"configmaps", "application/json", "application/json", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bystander"},"data":{"value":"theirs"}}`))
-	if err != nil || !got.ok() {
-		t.Fatalf("creating an object: %v %s", err, got.body)
+	for path, object := range initial {
+		got, err := s.admin.do("POST", path, "application/json", "application/json", []byte(object))
+		if err != nil || !got.ok() {
+			t.Fatalf("creating an object: %v %s", err, got.body)
+		}
 	}
 	shared.Empty, err = s.save()
 	must(err)
@@ -84,14 +95,14 @@ func (w *world) machinery() (found []step) {
 			if o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
 				path := strings.Replace(collection, "/v1/", "/v1/namespaces/"+o.GetNamespace()+"/", 1) + "/" + o.GetName()
 				found = append(found, step{actor: "garbage collector", text: "garbage collector: " + o.GetName() + " is gone", run: func() error {
-					return w.admin("PATCH", path, mergePatch, `{"metadata":{"finalizers":null}}`)
+					return w.finalizers(path, withoutFinalizer(metav1.FinalizerDeleteDependents))
 				}})
 			}
 		}
 	}
 	if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && crd.GetDeletionTimestamp() == nil && text(crd, "spec", "conversion", "strategy") == "Webhook" && text(crd, "spec", "conversion", "webhook", "clientConfig", "caBundle") == "" {
 		found = append(found, step{actor: "service-ca", text: "service-ca: writes the CA of " + machinesCRD, run: func() error {
-			return w.admin("PATCH", crdCollection+"/"+machinesCRD+"?fieldManager=service-ca-operator", mergePatch, `{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
+			return w.admin("PATCH", crdCollection+"/"+machinesCRD+"?fieldManager=service-ca-operator", `{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
 		}})
 	}
 	for _, d := range w.server.all(deployments) {

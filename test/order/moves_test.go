@@ -3,6 +3,8 @@
 package order
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,8 +13,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // move is a deviation from the order of arrival, a fault, or an action of another actor.
@@ -58,20 +63,34 @@ func parseSchedule(text string) (s schedule, err error) {
 
 // informers are the watches of informers that a move can delay, cut or make lossy.
 var informers = []string{
-	"watch clusterapis", "watch customresourcedefinitions", "watch deployments", "watch configmaps in openshift-cluster-api-operator",
+	"watch clusterapis", "watch customresourcedefinitions", "watch deployments in openshift-cluster-api", "watch configmaps in openshift-cluster-api-operator",
 	"watch configmaps in openshift-cluster-api", "watch services in openshift-cluster-api", "watch validatingwebhookconfigurations", "watch clusteroperators",
 }
 
 // actors are the actors that a move can delay.
-var actors = append([]string{"version", "installer", "clusteroperator", "kubelet", "garbage collector", "service-ca"}, informers...)
+var actors = []string{"version", "installer", "clusteroperator", "kubelet", "garbage collector", "service-ca"}
 
-// orders are the moves that only change the order.
+// roles are the resources that a move takes from the permissions of the process, until nothing else happens.
+var roles = []string{"clusterapis", "configmaps", "customresourcedefinitions", "deployments", "secrets", "machines", "validatingadmissionpolicies", "services"}
+
+// orders are the moves that only change the order, or fail many requests.
 var orders = map[string]func(w *world, m move){
-	"delay": func(w *world, m move) {
-		w.slow[actors[m.Arg%uint32(len(actors))]] = len(w.trace) + 10 + int(m.Arg/64%100)*int(1+m.Arg%3)
+	"delay": func(w *world, m move) { w.delay(m, actors[m.Arg%uint32(len(actors))]) },
+	"lag": func(w *world, m move) {
+		for i, name := range informers {
+			if m.Arg>>i&1 == 1 {
+				w.delay(m, name)
+			}
+		}
 	},
 	"shuffle": func(w *world, m move) { w.shuffled, w.salt = len(w.trace)+20+int(m.Arg%64), m.Arg },
 	"flaky":   func(w *world, m move) { w.flaky, w.salt = len(w.trace)+20+int(m.Arg%100), m.Arg },
+	"forbid":  func(w *world, m move) { w.forbidden = roles[m.Arg%uint32(len(roles))] },
+}
+
+// delay prefers others to an actor.
+func (w *world) delay(m move, actor string) {
+	w.slow[actor], w.patience = len(w.trace)+10+int(m.Arg/64%100)*int(1+m.Arg%3), 20
 }
 
 // fault is what happens to a request.
@@ -113,10 +132,17 @@ func init() {
 				return err
 			}
 			back := len(w.versions) - 1 - int(m.Arg%60)
+			orders["lag"](w, m)
 			return w.restart(time.Time{}, w.versions[max(back, 0)])
 		}},
 		"crash-late": {run: func(w *world, r *request, m move) error {
-			w.late = append(w.late, &lateWrite{r, len(w.trace) + int(m.Arg%900)})
+			paused := append([]*request{r}, w.requests...)
+			slices.SortFunc(paused, func(a, b *request) int { return strings.Compare(a.String(), b.String()) })
+			for i, one := range paused {
+				if one.writes() {
+					w.late = append(w.late, &lateWrite{one, len(w.trace) + int(m.Arg%900) + 7*i})
+				}
+			}
 			return w.restart(time.Now().Add(leaseDuration), 0)
 		}},
 		"error":       {reads: true, run: func(_ *world, r *request, m move) error { r.answer <- failure(r, m); return nil }},
@@ -199,7 +225,7 @@ func names[V any](of map[string]V) (out []string) {
 }
 
 // often are the actions of which a schedule has several.
-var often = append(names(actions), "release", "release", "release", "restore", "restore-by-apply", "delete", "uninstall", "pause", "resume", "crash-late")
+var often []string
 
 // generate returns the schedule of a seed. Consecutive seeds take all pairs of two faults, and of an action and a fault.
 func generate(seed uint64, releases int) schedule {
@@ -251,7 +277,16 @@ const (
 )
 
 // admin sends a request of an administrator. A rejected request is a move without effect.
-func (w *world) admin(method, path, kind, body string) error {
+func (w *world) admin(method, path, body string) error {
+	kind := "application/json"
+	switch {
+	case method == "PATCH" && strings.HasPrefix(body, "["):
+		kind = "application/json-patch+json"
+	case method == "PATCH" && strings.HasPrefix(body, `{"apiVersion"`):
+		kind = applyPatch
+	case method == "PATCH":
+		kind = mergePatch
+	}
 	got, err := w.server.write(w.server.admin, method, path, kind, []byte(body))
 	if err == nil && !got.ok() {
 		w.trace = append(w.trace, fmt.Sprintf("  rejected: %s %s: %d %.300s", method, path, got.code, got.body))
@@ -262,9 +297,7 @@ func (w *world) admin(method, path, kind, body string) error {
 }
 
 // spec changes the spec of the ClusterAPI object.
-func (w *world) spec(patch string) error {
-	return w.admin("PATCH", clusterPath, mergePatch, `{"spec":`+patch+`}`)
-}
+func (w *world) spec(patch string) error { return w.admin("PATCH", clusterPath, `{"spec":`+patch+`}`) }
 
 // victims are objects that a user deletes, edits or restores; more often those that differ between releases.
 var victims = []string{
@@ -275,12 +308,76 @@ var victims = []string{
 
 func victim(m move) string { return victims[m.Arg%uint32(len(victims))] }
 
+const background = `{"propagationPolicy":"Background"}`
+
+// specs are changes of the spec of the ClusterAPI object.
+var specs = map[string]string{
+	"pause": `{"installerMode":"Paused"}`, "resume": `{"installerMode":"Managed"}`,
+	"unmanage": `{"unmanagedCRDs":["` + machinesCRD + `"]}`, "manage": `{"unmanagedCRDs":null}`,
+	"ignore": `{"driftPolicy":{"ignoredFields":[{"kind":"ConfigMap","name":"settings","fields":["/data/value"]},{"group":"apps","kind":"Deployment","name":"capa","fields":["/spec/replicas"]}]}}`,
+	"revert": `{"driftPolicy":null}`, "no-override": `{"imageOverrides":null}`,
+}
+
+// requests are actions of one request.
+var requests = map[string][3]string{ // method, path and body
+	"uninstall":        {"DELETE", clusterPath, "{}"},
+	"no-instances":     {"DELETE", machines, "{}"},
+	"lose-ca":          {"DELETE", revisions[:len(revisions)-len("configmaps")] + "secrets/capi-installer-serving-ca", "{}"},
+	"lose-certificate": {"DELETE", operands + "secrets/webhook", "{}"},
+	"webhook-ca":       {"PATCH", victims[3] + "?fieldManager=service-ca-operator", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Cg=="}]`},
+	"not-ready":        {"PATCH", victims[1] + "/status", `{"status":{"readyReplicas":0,"availableReplicas":0,"unavailableReplicas":1,"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`},
+}
+
+// others are objects of other owners with the names of objects of the installer, by collection.
+var others = map[string][2]string{ // path of the collection, and manifest
+	"theirs-configmap": {operands + "configmaps", configMap("added", "value: theirs")},
+	"theirs-secret":    {operands + "secrets", "apiVersion: v1\nkind: Secret\nmetadata: {name: webhook}\n"},
+	"theirs-webhook":   {collectionOf(victims[3]), webhooks("/theirs")},
+	"theirs-crd":       {crdCollection, fixture.CRD("machines", "Machine", "", "v1beta1", "v1beta2")},
+	"theirs-revision":  {revisions, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: next}\n"},
+}
+
+// othersLabel marks the objects of other owners, which the installer may not change.
+const othersLabel = "owner"
+
+// theirs creates an object of another owner, in place of an object of the installer.
+func (w *world) theirs(collection, manifest string) error {
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
+		return err
+	}
+	if o.SetLabels(map[string]string{othersLabel: "others"}); o.GetName() == "next" {
+		highest := int64(0)
+		for _, v := range object.MapsAt(w.server.get(collectionOf(clusterPath), "", "cluster").Object, "status", "versions") {
+			highest = max(highest, v["revision"].(int64))
+		}
+		o.SetName(fmt.Sprintf("4.22.0-%d", highest+1))
+	}
+	body, _ := o.MarshalJSON()
+	return errors.Join(w.admin("DELETE", collection+"/"+o.GetName(), background), w.admin("POST", collection, string(body)))
+}
+
+// userFinalizer is the finalizer of a user.
+const userFinalizer = "example.com/user"
+
+// finalizers changes the finalizers of an object.
+func (w *world) finalizers(path string, change func(finalizers []string) []string) error {
+	t, _ := parse(path)
+	o := w.server.get(t.collection(), t.namespace, t.name)
+	if o == nil {
+		return nil
+	}
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": change(slices.Clone(o.GetFinalizers()))}})
+	return w.admin("PATCH", path+"?fieldManager=user", string(body))
+}
+
+// withoutFinalizer returns a function that removes a finalizer.
+func withoutFinalizer(name string) func([]string) []string {
+	return func(all []string) []string { return slices.DeleteFunc(all, func(f string) bool { return f == name }) }
+}
+
 // actions are the actions of users and other managers.
 var actions = map[string]func(w *world, m move) error{
-	"pause":    func(w *world, _ move) error { return w.spec(`{"installerMode":"Paused"}`) },
-	"resume":   func(w *world, _ move) error { return w.spec(`{"installerMode":"Managed"}`) },
-	"unmanage": func(w *world, _ move) error { return w.spec(`{"unmanagedCRDs":["` + machinesCRD + `"]}`) },
-	"manage":   func(w *world, _ move) error { return w.spec(`{"unmanagedCRDs":null}`) },
 	"placement": func(w *world, m move) error {
 		return w.spec(fmt.Sprintf(`{"placement":{"nodeSelector":{"pool":"p%d"}}}`, m.Arg%3))
 	},
@@ -289,9 +386,7 @@ var actions = map[string]func(w *world, m move) error{
 		return w.spec(`{"imageOverrides":[{"name":"cluster-api","image":"` + images["cluster-api"] + `"}]}`)
 	},
 	"release": func(w *world, m move) error { return w.request(int(m.Arg) % len(w.releases.images)) },
-	"delete": func(w *world, m move) error {
-		return w.admin("DELETE", victim(m), "application/json", `{"propagationPolicy":"Background"}`)
-	},
+	"delete":  func(w *world, m move) error { return w.admin("DELETE", victim(m), background) },
 	"edit": func(w *world, m move) error {
 		body := `{"data":{"value":"edited"}}`
 		switch path := victim(m); {
@@ -302,11 +397,25 @@ var actions = map[string]func(w *world, m move) error{
 		case !strings.Contains(path, "configmaps"):
 			body = `{"webhooks":null}`
 		}
-		return w.admin("PATCH", victim(m)+"?fieldManager=kubectl-edit", mergePatch, body)
+		return w.admin("PATCH", victim(m)+"?fieldManager=kubectl-edit", body)
+	},
+	"finalizer": func(w *world, m move) error {
+		path := victim(m)
+		if all := w.revisions(); m.Arg/64%2 == 0 && len(all) > 0 {
+			path = revisions + "/" + all[m.Arg%uint32(len(all))].GetName()
+		}
+		w.check.finalized[path] = true
+		return w.finalizers(path, func(all []string) []string { return append(all, userFinalizer) })
 	},
 	"delete-revision": func(w *world, m move) error {
 		if all := w.revisions(); len(all) > 0 {
-			return w.admin("DELETE", revisions+"/"+all[m.Arg%uint32(len(all))].GetName(), "application/json", "{}")
+			return w.admin("DELETE", revisions+"/"+all[m.Arg%uint32(len(all))].GetName(), "{}")
+		}
+		return nil
+	},
+	"edit-revision": func(w *world, m move) error { // its content is immutable
+		if all := w.revisions(); len(all) > 0 {
+			return w.admin("PATCH", revisions+"/"+all[m.Arg%uint32(len(all))].GetName(), `{"metadata":{"finalizers":null,"ownerReferences":null}}`)
 		}
 		return nil
 	},
@@ -314,26 +423,27 @@ var actions = map[string]func(w *world, m move) error{
 	"restore-by-apply": func(w *world, m move) error { return w.restore(m, true) },
 	"instance": func(w *world, m move) error {
 		version := fmt.Sprintf("v1beta%d", 1+m.Arg/64%2)
-		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", strings.Replace(machines, "v1beta1", version, 1), m.Arg%50), applyPatch, fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/%s","kind":"Machine","metadata":{"name":"m%d"}}`, version, m.Arg%50))
+		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", strings.Replace(machines, "v1beta1", version, 1), m.Arg%50), fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/%s","kind":"Machine","metadata":{"name":"m%d"}}`, version, m.Arg%50))
 	},
-	"no-instances": func(w *world, _ move) error { return w.admin("DELETE", machines, "application/json", "{}") },
 	"ca-by-apply": func(w *world, _ move) error {
 		return w.inject("cainjector&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+machinesCRD+`"},"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
 	},
-	"webhook-ca": func(w *world, m move) error {
-		return w.admin("PATCH", victims[3]+"?fieldManager=service-ca-operator", "application/json-patch+json", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"`+w.server.ca+`"}]`)
-	},
 	"replicas": func(w *world, m move) error {
-		return w.admin("PATCH", victims[1]+"/scale?fieldManager=kube-controller-manager", mergePatch, fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2+m.Arg%3))
+		return w.admin("PATCH", victims[1]+"/scale?fieldManager=kube-controller-manager", fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2+m.Arg%3))
 	},
-	"not-ready": func(w *world, m move) error {
-		return w.admin("PATCH", victims[1]+"/status", mergePatch, `{"status":{"readyReplicas":0,"availableReplicas":0,"unavailableReplicas":1,"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`)
-	},
-	"theirs": func(w *world, _ move) error {
-		w.check.theirs = true
-		return w.admin("POST", operands+"configmaps", "application/json", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"added"},"data":{"value":"theirs"}}`)
-	},
-	"uninstall": func(w *world, _ move) error { return w.admin("DELETE", clusterPath, "application/json", "{}") },
+}
+
+func init() {
+	for name, patch := range specs {
+		actions[name] = func(w *world, _ move) error { return w.spec(patch) }
+	}
+	for name, r := range requests {
+		actions[name] = func(w *world, _ move) error { return w.admin(r[0], r[1], r[2]) }
+	}
+	for name, of := range others {
+		actions[name] = func(w *world, _ move) error { return w.theirs(of[0], of[1]) }
+	}
+	often = append(names(actions), "release", "release", "release", "restore", "restore-by-apply", "delete", "uninstall", "pause", "resume", "crash-late", "lag")
 }
 
 // revisions returns the revision ConfigMaps.
@@ -348,7 +458,7 @@ func (w *world) inject(manager, body string) error {
 	if crd := w.server.get(crdCollection, "", machinesCRD); crd == nil || text(crd, "spec", "conversion", "strategy") != "Webhook" {
 		return nil
 	}
-	return w.admin("PATCH", crdCollection+"/"+machinesCRD+"?fieldManager="+manager, applyPatch, body)
+	return w.admin("PATCH", crdCollection+"/"+machinesCRD+"?fieldManager="+manager, body)
 }
 
 // restore restores an object from a backup, as velero does, by a create or an apply: another manager owns all fields. It has the identity of the
@@ -372,7 +482,7 @@ func (w *world) restore(m move, apply bool) error {
 		_, err := w.server.write(w.server.installer, "PATCH", path+"?fieldManager=velero-server&force=true", applyPatch, saved(backup))
 		return err
 	}
-	if err := w.admin("DELETE", path, "application/json", `{"propagationPolicy":"Background"}`); err != nil {
+	if err := w.admin("DELETE", path, background); err != nil {
 		return err
 	}
 	_, err := w.server.write(w.server.installer, "POST", collectionOf(path)+"?fieldManager=velero-server", "application/json", saved(backup))
@@ -392,28 +502,38 @@ func saved(object *unstructured.Unstructured) []byte {
 
 // calm undoes what users have set, and requests the last release.
 func (w *world) calm(to int) error {
-	w.slow, w.shuffled, w.flaky, w.armed = map[string]int{}, 0, 0, nil
-	if w.server.get(collectionOf(clusterPath), "", "cluster") == nil {
-		if err := w.admin("POST", collectionOf(clusterPath), "application/json", clusterAPI); err != nil {
+	w.slow, w.shuffled, w.flaky, w.armed, w.forbidden = map[string]int{}, 0, 0, nil, ""
+	for path := range w.check.finalized {
+		if err := w.finalizers(path, withoutFinalizer(userFinalizer)); err != nil {
 			return err
 		}
 	}
-	if w.check.theirs {
-		if theirs := w.server.get("/api/v1/configmaps", namespace, "added"); theirs != nil && text(theirs, "data", "value") == "theirs" {
-			if err := w.admin("DELETE", operands+"configmaps/added", "application/json", "{}"); err != nil {
-				return err
+	for _, name := range names(others) {
+		t, _ := parse(others[name][0])
+		for _, o := range w.server.all(t.collection()) {
+			if o.GetLabels()[othersLabel] != "" && o.GetNamespace() == t.namespace && o.GetName() != "bystander" && name != "theirs-crd" {
+				if err := w.admin("DELETE", others[name][0]+"/"+o.GetName(), background); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && w.check.did["unmanage"] { // the condition asks for it if the CRD is incompatible
-		if err := w.admin("PATCH", crdCollection+"/"+machinesCRD, mergePatch, `{"metadata":{"annotations":{"`+v1alpha1.AdoptAnnotation+`":"always"}}}`); err != nil {
+	if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && w.check.adopted() { // the condition asks for it if the CRD is incompatible
+		if err := w.admin("PATCH", crdCollection+"/"+machinesCRD, `{"metadata":{"annotations":{"`+v1alpha1.AdoptAnnotation+`":"always"}}}`); err != nil {
 			return err
 		}
 	}
-	if err := w.spec(`{"installerMode":"Managed","unmanagedCRDs":null,"placement":null,"imageOverrides":null}`); err != nil {
+	if err := errors.Join(w.request(to), w.spec(`{"installerMode":"Managed","unmanagedCRDs":null,"placement":null,"imageOverrides":null,"driftPolicy":null}`)); err != nil {
 		return err
 	}
-	return w.request(to)
+	if found := w.server.get(collectionOf(clusterPath), "", "cluster"); found != nil && found.GetDeletionTimestamp() == nil {
+		return nil
+	} else if found != nil { // the uninstall ends
+		if err := w.run(nil, maximum); err != nil {
+			return err
+		}
+	}
+	return w.admin("POST", collectionOf(clusterPath), clusterAPI)
 }
 
 func collectionOf(path string) string { return path[:strings.LastIndex(path, "/")] }

@@ -119,7 +119,7 @@ func (w *world) install(release int) error {
 		err = w.check.atRest(w, release)
 	}
 	if err == nil && w.server.get(crdCollection, "", machinesCRD) != nil {
-		err = w.admin("PATCH", machines+"/m?fieldManager=kubectl", applyPatch, `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"Machine","metadata":{"name":"m"}}`)
+		err = w.admin("PATCH", machines+"/m?fieldManager=kubectl", `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"Machine","metadata":{"name":"m"}}`)
 	}
 	return err
 }

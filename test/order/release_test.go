@@ -86,7 +86,7 @@ func configMap(name, data string) string {
 
 const service = `apiVersion: v1
 kind: Service
-metadata: {name: webhook, namespace: openshift-cluster-api}
+metadata: {name: webhook, namespace: openshift-cluster-api, annotations: {capi-operator.openshift.io/serving-cert-secret-name: webhook}}
 spec: {selector: {app: capa}, ports: [{port: 443}]}
 `
 
@@ -94,7 +94,7 @@ spec: {selector: {app: capa}, ports: [{port: 443}]}
 func webhooks(path string) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
-metadata: {name: machines}
+metadata: {name: machines, annotations: {capi-operator.openshift.io/inject-cabundle: "true"}}
 webhooks:
 - name: validation.machines.infrastructure.cluster.x-k8s.io
   admissionReviewVersions: [v1]

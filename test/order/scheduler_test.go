@@ -4,6 +4,7 @@ package order
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -38,9 +39,12 @@ type world struct {
 	versions []int64        // resource version of the API server at each step
 	ticks    int            // one before and one after each write of a process
 	flaky    int            // step until which a third of the writes fail
-	backup   map[string]*unstructured.Unstructured
-	states   map[uint64]bool
-	check    *checker
+	patience int            // seconds in which steps of delayed actors wait although nothing else happens
+	// forbidden is a resource of which each request is rejected until nothing else happens.
+	forbidden string
+	backup    map[string]*unstructured.Unstructured
+	states    map[uint64]bool
+	check     *checker
 }
 
 // lateWrite is a write of a former leader, which arrives when the step is reached, or nothing else happens.
@@ -168,6 +172,11 @@ func (w *world) run(moves []move, limit int) error {
 		steps := w.steps()
 		if len(steps) > 0 {
 			next := w.choose(steps)
+			if w.patience > 0 && w.slow[next.actor] > len(w.trace) { // time passes: a controller can reconcile with an old cache
+				w.patience--
+				time.Sleep(time.Second)
+				continue
+			}
 			writes := next.request != nil && next.request.writes()
 			if writes && !next.request.announced {
 				next.request.announced = true
@@ -181,11 +190,11 @@ func (w *world) run(moves []move, limit int) error {
 			if writes {
 				w.ticks++
 			}
-			if writes || next.request == nil {
-				idle = 0
-			}
 			if err := w.check.after(w); err != nil {
 				return err
+			}
+			if n := len(w.versions); next.request == nil || n < 2 || w.versions[n-1] != w.versions[n-2] {
+				idle = 0
 			}
 			if len(w.trace)-last > limit {
 				return fmt.Errorf("no rest %d steps after the last move", limit)
@@ -199,6 +208,8 @@ func (w *world) run(moves []move, limit int) error {
 		case lossy >= 0:
 			w.trace = append(w.trace, w.process.streams[lossy].name+" begins again")
 			w.process.streams[lossy].expire()
+		case idle >= quiet && w.forbidden != "":
+			w.forbidden, idle = "", 0
 		case idle >= quiet && len(moves) == 0:
 			return nil
 		case idle < 5*time.Second:
@@ -221,6 +232,11 @@ func (w *world) pass(r *request) error {
 			w.trace = append(w.trace, "  "+fault.What)
 			return apply.run(w, r, fault)
 		}
+	}
+	if r.target.resource == w.forbidden {
+		w.trace = append(w.trace, "  forbidden")
+		r.answer <- result{answer: status(http.StatusForbidden, "Forbidden", "a role was taken away")}
+		return nil
 	}
 	if r.writes() && len(w.trace) < w.flaky && mix(w.salt, uint32(len(w.trace)))%3 == 0 {
 		w.trace = append(w.trace, "  fails")
