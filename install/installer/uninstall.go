@@ -11,7 +11,9 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/history"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -80,6 +83,10 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 		outcome = limitUninstall(outcome, s.Cluster, time.Now(), r.ProgressTimeout)
 	case !s.orphaning() && len(s.revisions().ownedBy(s.Cluster)) == 0 && controllerutil.ContainsFinalizer(s.Cluster, v1alpha1.UninstallFinalizer):
 		log.FromContext(ctx).Info("Removing the finalizer of the ClusterAPI object", "orphaned", remaining)
+		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespaces.Operator, Name: history.ConfigMapName}}
+		if err := r.Client.Delete(ctx, record); client.IgnoreNotFound(err) != nil { // the garbage collector keeps it if the CRD is deleted soon
+			return reconcile.Result{}, fmt.Errorf("deleting the history: %w", err)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(setFinalizer(ctx, r.Client, r.Live, s.Cluster, controllerutil.RemoveFinalizer))
 	case len(remaining) > 0:
 		outcome.Reason, outcome.Message = reason.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
