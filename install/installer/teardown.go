@@ -231,51 +231,38 @@ func (s state) deleted(name string) (version, error) {
 	return v, err
 }
 
-// neededByOthers reports whether a version was complete once and controls objects, or another version in the status has one of them.
-func (s state) neededByOthers(of version, controlled engine.Revision) (bool, error) {
-	own := revision.ByIdentity(controlled.Phases)
-	if len(own) == 0 {
-		return false, nil
-	}
-	number, err := revision.Number(of.name)
-	if err != nil {
-		return false, err
-	}
-	if current := s.Cluster.Status.Version(s.Cluster.Status.CurrentVersion); current != nil && number <= current.Revision {
-		return true, nil // it was complete: the objects can belong to a provider that works
-	}
-	for _, entry := range s.Cluster.Status.Versions {
-		if entry.Name == of.name {
-			continue
-		}
-		other, err := s.read(entry.Name)
-		if err != nil {
-			return false, err
-		}
-		set, err := other.stored.Decode()
-		if err != nil {
-			return false, fmt.Errorf("reading version %s: %w", entry.Name, err)
-		}
-		for _, component := range set.Operands {
-			for _, obj := range component.Objects {
-				if own[object.IdentityOf(obj)] != nil {
-					return true, nil
-				}
-			}
-		}
-	}
-	return false, nil
-}
-
 // isNeeded reports whether a version controls objects that another version has, or that may belong to a provider that works. Until the desired version is
 // installed, such objects of an older version may be the only ones of a provider. It decides on live reads, because the ConfigMap is the only
 // record of these objects.
 func (t teardown) isNeeded(ctx context.Context, p plan) (bool, error) {
 	controlled, err := t.applier.Engine.Controlled(ctx, p.revision(), t.live)
+	if err != nil || len(controlled.Phases) == 0 {
+		return false, err
+	}
+	number, err := revision.Number(p.name)
 	if err != nil {
 		return false, err
 	}
-	return t.s.neededByOthers(p.version, controlled)
+	reported := t.s.Cluster.Status
+	if current := reported.Version(reported.CurrentVersion); current != nil && number <= current.Revision {
+		return true, nil // it was complete: the objects can belong to a provider that works
+	}
+	own := revision.ByIdentity(controlled.Phases)
+	for _, entry := range reported.Versions {
+		if entry.Name == p.name {
+			continue
+		}
+		other, err := t.applier.plans.stored(t.s, entry)
+		if err != nil {
+			return false, err
+		}
+		for _, obj := range revision.Objects(other.phases) {
+			if own[object.IdentityOf(obj)] != nil {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // withoutControllers is what the instances of retained CRDs lack once their provider is removed.
