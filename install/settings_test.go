@@ -197,3 +197,34 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	})
 	h.must(h.Delete(h.Context(), source))
 }
+
+// The keys of a Secret that the manifests use are variables: a change of one makes a new version, a change of another key does not.
+func TestSettings_AllKeysOfASecret(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(strings.Replace(deployment("credentialed", placeholder), "image: ", "env: [{name: TOKEN, value: \"${TOKEN}\"}]\n        image: ", 1)))
+	h.setComponents(v1alpha1.ComponentSettings{Name: "cluster-api-provider-aws", VariablesFrom: &v1alpha1.VariablesSource{SecretRef: v1alpha1.SecretReference{Name: "credentials"}}})
+	h.start("4.22.0")
+	h.awaits("Secret " + v1alpha1.OpenShiftNamespaces.Operator + "/credentials: not found")
+	const first, second, other = "first-value-of-the-token", "second-value-of-the-token", "a-value-without-a-variable"
+	h.secret("credentials", map[string]string{"TOKEN": first, "OTHER": other})
+	h.settled("4.22.0-1")
+	h.secret("credentials", map[string]string{"TOKEN": first, "OTHER": "changed"})
+	h.secret("credentials", map[string]string{"TOKEN": second, "OTHER": other})
+	h.settled("4.22.0-2")
+	h.eventually("the new value is installed", func() error {
+		if got := h.environment("credentialed"); got != second {
+			return fmt.Errorf("the Deployment has %q", got)
+		}
+		return nil
+	})
+	if settings := h.clusterAPI().Status.Version("4.22.0-2").Components[1].Settings; !slices.Equal(settings, []string{"variables[TOKEN]"}) {
+		t.Errorf("settings in the status: %q", settings)
+	}
+	for where, text := range h.visible() {
+		for _, value := range []string{first, second, other} {
+			if strings.Contains(text, value) {
+				t.Errorf("%s contains %q", where, value)
+			}
+		}
+	}
+}

@@ -63,6 +63,7 @@ var misspelts = map[string]misspelt{
 	".components.variables.value":                       {ofCore + "variables: [{name: REGION, value: 5}]}]", "must be of type string"},
 	".components.variables.valueFrom.secretKeyRef.name": {ofCore + "variables: [{name: REGION, valueFrom: {secretKeyRef: {name: missing, key: region}}}]}]", "Secret openshift-cluster-api-operator/missing: not found"},
 	".components.variables.valueFrom.secretKeyRef.key":  {ofCore + "variables: [{name: REGION, valueFrom: {secretKeyRef: {name: present, key: regio}}}]}]", `Secret openshift-cluster-api-operator/present: key "regio" not found`},
+	".components.variablesFrom.secretRef.name":          {ofCore + "variablesFrom: {secretRef: {name: other}}}]", `spec.components[0].variablesFrom: Invalid value: "other": the Secret has no key`},
 	".components.featureGates.name":                     {ofCore + "featureGates: [{name: MachinePol, enabled: true}]}]", `featureGates[0].name: Unsupported value: "MachinePol": supported values: "MachinePool"`},
 	".components.featureGates.enabled":                  {ofCore + "featureGates: [{name: MachinePool, enabled: yess}]}]", "must be of type boolean"},
 	".components.deployment.nodeSelector":               {ofDeployed + "{nodeSelector: {disk: sdd}}}]", "node(s) didn't match Pod's node affinity/selector"},
@@ -96,6 +97,7 @@ func TestSpec_EachFieldMisspelt(t *testing.T) {
 	azure := provider{name: "cluster-api-provider-azure", kind: "infrastructure", platform: "Azure", manifests: []string{configMap("azure", "")}}
 	h.installRelease(provider{name: "cluster-api", kind: "core", manifests: []string{gated}}, aws(crd("testmachines", "TestMachine")), azure)
 	h.secret("present", map[string]string{"region": "us"})
+	h.secret("other", map[string]string{"REGIO": "us"})
 	cases := maps.Clone(misspelts)
 	cases["a component of another platform"] = misspelt{"components: [{name: cluster-api-provider-azure, featureGates: [{name: A, enabled: true}]}]", "is for platform Azure, and this cluster has platform AWS"}
 	cases["an override for another platform"] = misspelt{"imageOverrides: [{name: cluster-api-provider-azure, image: AZURE}]", "spec.imageOverrides[cluster-api-provider-azure]: Invalid value"}

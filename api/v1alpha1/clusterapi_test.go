@@ -154,6 +154,8 @@ func TestSpec_Validation(t *testing.T) {
 		{"a variable twice", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", Value: new("")}, {Name: "A", Value: new("")}}}), "Duplicate value"},
 		{"a variable without a value", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A"}}}), "exactly one of value and valueFrom must be set"},
 		{"a key that is none", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "A", ValueFrom: &v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: "aws", Key: "a b"}}}}}), "must be a key of a Secret"},
+		{"all keys of a Secret", settings(v1alpha1.ComponentSettings{Name: "aws", VariablesFrom: &v1alpha1.VariablesSource{SecretRef: v1alpha1.SecretReference{Name: "aws"}}}), ""},
+		{"all keys of no Secret", settings(v1alpha1.ComponentSettings{Name: "aws", VariablesFrom: &v1alpha1.VariablesSource{SecretRef: v1alpha1.SecretReference{Name: "A b"}}}), "must be the name of a Secret"},
 		{"a variable with the syntax of manifests", settings(v1alpha1.ComponentSettings{Name: "aws", Variables: []v1alpha1.Variable{{Name: "${A}", Value: new("")}}}), "must be the name of a variable"},
 		{"an argument that is no flag", settings(v1alpha1.ComponentSettings{Name: "aws", Deployment: &v1alpha1.DeploymentSettings{Args: []string{"start"}}}), "must be a flag"},
 		{"a negative number of replicas", settings(v1alpha1.ComponentSettings{Name: "aws", Deployment: &v1alpha1.DeploymentSettings{Replicas: new(int32(-1))}}), "should be greater than or equal to 0"},

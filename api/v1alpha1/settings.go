@@ -28,6 +28,11 @@ type ComponentSettings struct {
 	// +optional
 	Variables []Variable `json:"variables,omitempty"`
 
+	// variablesFrom refers to a Secret: each key with the name of a variable in the component's manifests is the value of this variable, unless
+	// variables has it. Other keys are ignored.
+	// +optional
+	VariablesFrom *VariablesSource `json:"variablesFrom,omitempty"`
+
 	// featureGates switches features that the argument --feature-gates of the component's manager names.
 	// +listType=map
 	// +listMapKey=name
@@ -70,6 +75,23 @@ type VariableSource struct {
 	// secretKeyRef is a key of a Secret in the operator's namespace.
 	// +required
 	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
+}
+
+// VariablesSource refers to the values of variables.
+type VariablesSource struct {
+	// secretRef is a Secret in the operator's namespace.
+	// +required
+	SecretRef SecretReference `json:"secretRef"`
+}
+
+// SecretReference refers to a Secret in the operator's namespace.
+type SecretReference struct {
+	// name is the name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="must be the name of a Secret"
+	// +required
+	Name string `json:"name"`
 }
 
 // SecretKeyReference refers to a key of a Secret in the operator's namespace.

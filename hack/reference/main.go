@@ -119,7 +119,7 @@ func clusterAPI(root string) ([]byte, error) {
 }
 
 // ofKubernetes are the fields with types of Kubernetes. The page has no rows for the fields below them.
-var ofKubernetes = []string{"affinity", "conditions", "tolerations", "topologySpreadConstraints"}
+var ofKubernetes = []string{"affinity", "conditions", "env", "tolerations", "topologySpreadConstraints"}
 
 // fields writes a row for each field below a schema.
 func fields(out *bytes.Buffer, path string, schema *apiextensionsv1.JSONSchemaProps) {

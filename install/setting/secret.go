@@ -37,9 +37,12 @@ func Placeholder(key v1alpha1.SecretKeyReference) string {
 	return "<secret:" + key.Name + "/" + key.Key + ">"
 }
 
-// SecretKeys returns the keys of Secrets that variables refer to, each once.
+// SecretKeys returns the keys of Secrets that variables refer to, each once. A Secret in variablesFrom that is not expanded has an empty key.
 func (s Settings) SecretKeys() (keys []v1alpha1.SecretKeyReference) {
 	for _, component := range s.Components {
+		if component.VariablesFrom != nil {
+			keys = append(keys, v1alpha1.SecretKeyReference{Name: component.VariablesFrom.SecretRef.Name})
+		}
 		for _, variable := range component.Variables {
 			if variable.ValueFrom != nil && !slices.Contains(keys, variable.ValueFrom.SecretKeyRef) {
 				keys = append(keys, variable.ValueFrom.SecretKeyRef)

@@ -55,7 +55,7 @@ func TestValues_ComputedValueCannotComeFromASecret(t *testing.T) {
 	t.Parallel()
 	own := settingsOf(v1alpha1.ComponentSettings{Variables: []v1alpha1.Variable{{Name: "TOKEN", ValueFrom: fromSecret("aws", "token")}}})
 	_, errs := own.Values(nil, []byte("a: ${TOKEN^^}\n"), false)
-	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.components[1].variables[0].valueFrom: Forbidden") {
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.components[1].variables[TOKEN]: Forbidden") {
 		t.Errorf("got %v", errs)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,13 +44,15 @@ type Settings struct {
 	Unused field.ErrorList
 	// Secrets are the values of the variables that refer to Secrets.
 	Secrets Secrets
+	// Values returns the values of a Secret by key, for previews; nil if they are unknown.
+	Values func(secret string) map[string][]byte
 	// Namespaces are the namespaces that components can have; nil allows any.
 	Namespaces []string
 }
 
 // Of returns the settings in a spec.
 func Of(spec v1alpha1.ClusterAPISpec) Settings {
-	return Settings{Placement: spec.Placement, Components: spec.Components}
+	return Settings{Placement: spec.Placement, Components: slices.Clone(spec.Components)}
 }
 
 var componentsPath = field.NewPath("spec", "components")
@@ -63,6 +66,9 @@ func (s Settings) Check(components []string) (errs field.ErrorList) {
 	for i, settings := range s.Components {
 		path, why := componentsPath.Index(i).Child("name"), s.Unselected[settings.Name]
 		switch {
+		case slices.Contains(names, settings.Name) && settings.VariablesFrom != nil:
+			errs = append(errs, field.Invalid(componentsPath.Index(i).Child("variablesFrom"), settings.VariablesFrom.SecretRef.Name,
+				"the Secret has no key with the name of a variable that variables lacks; \"capi-manifests settings\" lists the variables of a component"))
 		case slices.Contains(names, settings.Name):
 		case why != "":
 			errs = append(errs, field.Invalid(path, settings.Name, why))
@@ -132,6 +138,21 @@ func (s Settings) For(component string) Component {
 	return Component{placement: s.Placement, Own: &s.Components[at], path: componentsPath.Index(at), namespaces: s.Namespaces}
 }
 
+// Expand adds the variables of variablesFrom that manifests of the component use and the list lacks. An entry that gives none stays. The
+// settings are changed.
+func (c Component) Expand(manifests []byte, keys func(secret string) iter.Seq[string]) {
+	if c.Own == nil || c.Own.VariablesFrom == nil {
+		return
+	}
+	secret, used := c.Own.VariablesFrom.SecretRef.Name, variable.Names(manifests)
+	for _, key := range slices.Sorted(keys(secret)) {
+		if used[key] && !c.sets(key) {
+			from := v1alpha1.VariableSource{SecretKeyRef: v1alpha1.SecretKeyReference{Name: secret, Key: key}}
+			c.Own.Variables, c.Own.VariablesFrom = append(slices.Clip(c.Own.Variables), v1alpha1.Variable{Name: key, ValueFrom: &from}), nil
+		}
+	}
+}
+
 // Component are the settings of one component.
 type Component struct {
 	// Own are the component's own settings; nil if there are none.
@@ -158,9 +179,9 @@ func (c Component) Values(cluster map[string]string, text []byte, openShift bool
 		case !used[setting.Name]:
 			errs = append(errs, field.NotSupported(path.Child("name"), setting.Name, slices.Sorted(maps.Keys(used))))
 		case openShift && variable.IsProvided(setting.Name):
-			errs = append(errs, field.Forbidden(path.Child("name"), fmt.Sprintf("%s has the value of the cluster's configuration in OpenShift", setting.Name)))
+			errs = append(errs, field.Forbidden(c.path.Child("variables").Key(setting.Name), fmt.Sprintf("%s has the value of the cluster's configuration in OpenShift", setting.Name)))
 		case setting.ValueFrom != nil && computes(text, setting.Name):
-			errs = append(errs, field.Forbidden(path.Child("valueFrom"), fmt.Sprintf("an expression in the manifests changes the value of %s, so it cannot come from a Secret", setting.Name)))
+			errs = append(errs, field.Forbidden(c.path.Child("variables").Key(setting.Name), fmt.Sprintf("an expression in the manifests changes the value of %s, so it cannot come from a Secret", setting.Name)))
 		case setting.ValueFrom != nil:
 			values[setting.Name] = Placeholder(setting.ValueFrom.SecretKeyRef)
 		case setting.Value != nil:

@@ -270,7 +270,7 @@ func TestValues(t *testing.T) {
 	_, errs = own("C", "HTTP_PROXY").Values(cluster, text, true)
 	want := []string{
 		`spec.components[1].variables[0].name: Unsupported value: "C": supported values: "A", "B", "HTTP_PROXY"`,
-		"spec.components[1].variables[1].name: Forbidden: HTTP_PROXY has the value of the cluster's configuration in OpenShift",
+		"spec.components[1].variables[HTTP_PROXY]: Forbidden: HTTP_PROXY has the value of the cluster's configuration in OpenShift",
 	}
 	var got []string
 	for _, err := range errs {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/setting"
@@ -104,9 +106,12 @@ func (e *ReferenceError) Error() string {
 	return fmt.Sprintf("spec.components refers to Secret %s/%s: %s", e.Namespace, e.Name, e.Problem)
 }
 
-// settings returns the settings in a spec with the values of Secrets that they refer to. former are the values in the desired version.
-func (c clusterInputs) settings(spec v1alpha1.ClusterAPISpec, former setting.Secrets, namespace string) (setting.Settings, error) {
+// settings returns the settings in a spec for bundles, with the values of Secrets that they refer to. former are the values in the desired version.
+func (c clusterInputs) settings(spec v1alpha1.ClusterAPISpec, bundles []extractor.Bundle, former setting.Secrets, namespace string) (setting.Settings, error) {
 	settings := setting.Of(spec)
+	for _, bundle := range bundles {
+		settings.For(bundle.Metadata.ProviderName).Expand(bundle.Manifests, func(secret string) iter.Seq[string] { return maps.Keys(c.secrets[secret].Data) })
+	}
 	values, err := secretValues(namespace, settings.SecretKeys(), c.secrets)
 	if err != nil || len(values) == 0 {
 		return settings, err
@@ -127,6 +132,7 @@ func secretValues(namespace string, keys []v1alpha1.SecretKeyReference, secrets 
 		switch {
 		case secret.Name == "":
 			errs = append(errs, &ReferenceError{namespace, key.Name, "not found"})
+		case key.Key == "": // of variablesFrom
 		case !found:
 			errs = append(errs, &ReferenceError{namespace, key.Name, fmt.Sprintf("key %q not found", key.Key)})
 		case !utf8.Valid(value):

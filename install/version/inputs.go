@@ -74,7 +74,7 @@ func (r *Reconciler) readInputs(ctx context.Context, files releaseFiles, in clus
 			return inputs{}, failure(reason.WriteFailed, err)
 		}
 	}
-	settings, err := in.settings(cluster.Spec, former, r.Namespaces.Operator)
+	settings, err := in.settings(cluster.Spec, bundles, former, r.Namespaces.Operator)
 	if err != nil {
 		return inputs{}, failure(reason.ReferenceMissing, err)
 	}

@@ -271,6 +271,9 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	if f.installed != nil && f.settings == "" {
 		settings = release.SettingsOf(f.installed.ClusterAPI.Spec)
 	}
+	if f.installed != nil {
+		settings.Values = func(secret string) map[string][]byte { return f.installed.Values(cmd.Context(), secret) }
+	}
 	f.ignored, f.components, settings.Namespaces = settings.Spec.DriftPolicy.IgnoredFields, settings.Components, f.providersNamespaces
 	if len(f.unmanaged) == 0 {
 		f.unmanaged = settings.Spec.UnmanagedCRDs

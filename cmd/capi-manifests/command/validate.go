@@ -172,6 +172,10 @@ func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) err
 // validate checks a source against the rules and, with --against, against an API
 // server.
 func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Report, error) {
+	settings, err := release.ReadSettings(o.settings)
+	if err != nil {
+		return findings.Report{}, err
+	}
 	if releases := source.ClusterctlReleases(src); len(releases) > 0 {
 		if err := o.onReleases(src); err != nil {
 			return findings.Report{}, err
@@ -190,7 +194,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 	if err != nil {
 		return findings.Report{}, err
 	}
-	if err := release.CheckSettings(o.settings, src, bundles, cmd.ErrOrStderr()); err != nil {
+	if err := release.CheckSettings(settings, o.settings, src, bundles, cmd.ErrOrStderr()); err != nil {
 		return findings.Report{}, err
 	}
 	result := findings.Check(src, bundles)

@@ -360,6 +360,13 @@ func read(ctx context.Context, cluster *apiserver.Cluster, kind schema.GroupVers
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, into)
 }
 
+// Values returns the values of a Secret that settings refer to, by key; nil if it does not exist, or if this user cannot read it.
+func (i *Installed) Values(ctx context.Context, secret string) map[string][]byte {
+	var found corev1.Secret
+	_ = read(ctx, i.cluster, corev1.SchemeGroupVersion.WithKind("Secret"), i.Namespace, secret, &found) // Reveal reports the error
+	return found.Data
+}
+
 // Reveal returns a set with the values of the Secrets that settings refer to, as the installer applies it. Messages of the report do not have
 // the values. The error names the Secrets that this user may not read, and missing ones: their values are not compared.
 func (i *Installed) Reveal(ctx context.Context, set operand.Set, components []v1alpha1.ComponentSettings) (operand.Set, error) {

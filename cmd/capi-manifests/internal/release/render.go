@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 
@@ -28,11 +29,24 @@ func ClusterVariables() map[string]string {
 	return variable.Values(map[variable.Source]map[string]string{variable.TLSProfile: tlsprofile.Of(nil).Variables()})
 }
 
-// Render renders bundles with ClusterVariables. The variables of the inputs take precedence.
+// Render renders bundles with ClusterVariables. The variables of the inputs take precedence. A Secret whose keys are unknown is taken to have
+// the variables without a default.
 func Render(inputs operand.Inputs) (operand.Set, error) {
 	values := ClusterVariables()
 	maps.Copy(values, inputs.Variables)
 	inputs.Variables = values
+	for _, bundle := range inputs.Bundles {
+		component := inputs.Settings.For(bundle.Metadata.ProviderName)
+		component.Expand(bundle.Manifests, func(secret string) iter.Seq[string] {
+			if inputs.Settings.Values != nil {
+				if values := inputs.Settings.Values(secret); values != nil {
+					return maps.Keys(values)
+				}
+			}
+			component.Own.VariablesFrom = nil
+			return maps.Keys(Placeholders(bundle))
+		})
+	}
 	return operand.Render(inputs)
 }
 

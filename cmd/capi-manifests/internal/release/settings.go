@@ -60,11 +60,10 @@ func SettingsOf(spec v1alpha1.ClusterAPISpec) Settings {
 }
 
 // CheckSettings returns an error for each setting in a file that does not apply to its bundle. Settings of other components are ignored,
-// but the file must have some for a bundle. src is the source of the bundles. Without a file it does nothing.
-func CheckSettings(file, src string, bundles []extractor.Bundle, stderr io.Writer) error {
-	settings, err := ReadSettings(file)
-	if file == "" || err != nil {
-		return err
+// but the file must have some for a bundle. file is empty without settings; src is the source of the bundles.
+func CheckSettings(settings Settings, file, src string, bundles []extractor.Bundle, stderr io.Writer) error {
+	if file == "" {
+		return nil
 	}
 	settings.Partial = true
 	var names, applied []string
@@ -87,11 +86,11 @@ func CheckSettings(file, src string, bundles []extractor.Bundle, stderr io.Write
 	return nil
 }
 
-// Placeholders returns a value for each variable of a bundle without a default.
+// Placeholders returns a value for each variable of a bundle without a default that a cluster may lack.
 func Placeholders(bundle extractor.Bundle) map[string]string {
 	values := map[string]string{}
 	for _, found := range variable.Variables(bundle.Manifests) {
-		if found.Required {
+		if found.Required && !variable.IsProvided(found.Name) {
 			values[found.Name] = "0"
 		}
 	}
