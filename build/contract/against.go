@@ -42,6 +42,8 @@ type Answer struct {
 	Verdict Verdict
 	// Causes are the reasons unless the verdict is Accepted.
 	Causes []Cause
+	// Forbidden is set if the user lacks a permission for the write.
+	Forbidden bool
 }
 
 // Reasons returns the causes as one text.
@@ -154,7 +156,7 @@ func (q *dryRun) findings() (findings Findings) {
 // requestObject returns an object as it is sent to the server; nil and the reason if it cannot be sent.
 func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	data, err := o.JSON()
-	unknown := func(why string) Answer { return Answer{Unknown, []Cause{{Message: why}}} }
+	unknown := func(why string) Answer { return Answer{Verdict: Unknown, Causes: []Cause{{Message: why}}} }
 	if err != nil {
 		return nil, unknown("it cannot be read: " + err.Error())
 	}

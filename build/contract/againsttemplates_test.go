@@ -33,7 +33,7 @@ func (s *ruleServer) DryRun(_ context.Context, o *unstructured.Unstructured) (An
 	defer s.mu.Unlock()
 	s.sent = append(s.sent, o)
 	if causes := s.reject(o); len(causes) > 0 {
-		return Answer{Rejected, causes}, nil
+		return Answer{Verdict: Rejected, Causes: causes}, nil
 	}
 	return Answer{}, nil
 }

@@ -50,7 +50,8 @@ func Select(platforms Platforms, results []extractor.Result) ([]extractor.Bundle
 		errs = append(errs, missing(platforms, selected, others)...)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		_, unused := Unselected(platforms, results) // an override can be the cause
+		return nil, errors.Join(err, unused.ToAggregate())
 	}
 	slices.SortStableFunc(selected, order(selected))
 	return selected, nil

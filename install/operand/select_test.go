@@ -226,6 +226,12 @@ func TestSelect_ErrorTypes(t *testing.T) {
 	if !errors.As(err, &missing) || missing.Type != extractor.Core || missing.Platform != "AWS" {
 		t.Errorf("no MissingError about core in %v", err)
 	}
+	empty := image("capi")
+	empty.Image.Overridden = true
+	_, err = Select(Platforms{"AWS"}, []extractor.Result{empty, image("aws", bundle(extractor.Infrastructure, "aws", "AWS"))})
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "spec.imageOverrides[capi]: Invalid value") || !strings.Contains(err.Error(), "the image has no bundle") {
+		t.Errorf("the override is not named in %v", err)
+	}
 }
 
 func TestSelect_IgnoresTheOrderOfImages(t *testing.T) {

@@ -65,9 +65,10 @@ that misspells a CRD of the cluster: the installer still manages that CRD.`,
 			if undo {
 				done = "The installer manages " + strings.Join(names, ", ") + " again."
 			}
-			return editList(ctx, cluster, "unmanagedCRDs", func(spec v1alpha1.ClusterAPISpec) ([]string, error) {
-				return edit(spec.UnmanagedCRDs, func(name string) string { return name }, names, undo)
-			}, done)
+			patches, err := editList(ctx, cluster, "unmanagedCRDs", func(object *v1alpha1.ClusterAPI) ([]string, error) {
+				return edit(object.Spec.UnmanagedCRDs, func(name string) string { return name }, names, undo)
+			})
+			return patches, done, err
 		}},
 	{use: "override KEY=IMAGE...", short: "Replace images of the release in a cluster", args: cobra.ArbitraryArgs,
 		long: `Replace images of the release, or add images, for development, tests and hotfixes. KEY is a key of images.json; a new key adds
@@ -150,21 +151,21 @@ func mode(mode v1alpha1.InstallerMode, done string) func(context.Context, *insta
 }
 
 // editList returns the patch of a list in the spec. The API server rejects the patch as a conflict if the object has changed since it was read.
-func editList[T any](ctx context.Context, cluster *installed.Cluster, field string, edited func(v1alpha1.ClusterAPISpec) ([]T, error), done string) ([]installed.Patch, string, error) {
+func editList[T any](ctx context.Context, cluster *installed.Cluster, field string, edited func(*v1alpha1.ClusterAPI) ([]T, error)) ([]installed.Patch, error) {
 	object, err := cluster.ClusterAPI(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	list, err := edited(object.Spec)
+	list, err := edited(object)
 	if err != nil {
-		return nil, "", cli.WrongUsage(fmt.Errorf("spec.%s %w", field, err))
+		return nil, cli.WrongUsage(fmt.Errorf("spec.%s %w", field, err))
 	}
 	patch := specPatch(field, list)
 	if len(list) == 0 {
 		patch = specPatch(field, nil)
 	}
 	patch.Body["metadata"] = map[string]any{"resourceVersion": object.ResourceVersion}
-	return []installed.Patch{patch}, done, nil
+	return []installed.Patch{patch}, nil
 }
 
 // edit returns a list with added or replaced items; with undo, without items of their names, or an empty list without items.
@@ -214,9 +215,22 @@ func override(ctx context.Context, cluster *installed.Cluster, args []string, un
 	if err := cli.WrongUsage(errs...); err != nil {
 		return nil, "", err
 	}
-	return editList(ctx, cluster, "imageOverrides", func(spec v1alpha1.ClusterAPISpec) ([]v1alpha1.ImageOverride, error) {
-		return edit(spec.ImageOverrides, func(o v1alpha1.ImageOverride) string { return o.Name }, images, undo)
-	}, "The overrides are changed; capi-manifests status --wait waits for the rollout.")
+	done := "The overrides are changed; capi-manifests status --wait waits for the rollout."
+	patches, err := editList(ctx, cluster, "imageOverrides", func(object *v1alpha1.ClusterAPI) ([]v1alpha1.ImageOverride, error) {
+		var keys []string
+		if desired := object.Status.Version(object.Status.DesiredVersion); desired != nil {
+			for _, component := range desired.Components {
+				keys = append(keys, component.Source)
+			}
+		}
+		for _, image := range images {
+			if keys != nil && !undo && !slices.Contains(keys, image.Name) {
+				done += fmt.Sprintf("\nNo installed image has the key %s; the keys are %s. Another key adds an image.", image.Name, strings.Join(keys, ", "))
+			}
+		}
+		return edit(object.Spec.ImageOverrides, func(o v1alpha1.ImageOverride) string { return o.Name }, images, undo)
+	})
+	return patches, done, err
 }
 
 // rollback returns the patches that request the inputs of a version: of the ConfigMap with images.json, and, because the program

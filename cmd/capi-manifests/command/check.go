@@ -98,10 +98,10 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	release := precheck.Release{File: o.imagesJSON, Stdin: cmd.InOrStdin()}
 	if !o.pre {
 		snapshot, err := cluster.Snapshot(cmd.Context())
-		if err != nil {
-			return err
+		if err == nil {
+			release.Installed = &snapshot
 		}
-		checks, release.Installed = append(checks, precheck.Installer(snapshot)), &snapshot
+		checks = append(checks, precheck.Installer(snapshot, err))
 	}
 	if !o.skipRegistries {
 		registries, err := precheck.Registries(cmd.Context(), cluster, release)

@@ -4,12 +4,14 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -344,6 +346,10 @@ func (f *mirrorFlags) copy(ctx context.Context, ref name.Reference) ([]byte, err
 	if f.toDir != "" {
 		var at types.ImageReference
 		at, errTo = layout.NewReference(f.toDir, ref.Name())
+		index := filepath.Join(f.toDir, imagespec.ImageIndexFile)
+		if content, err := os.ReadFile(index); err == nil && !json.Valid(content) { // a full disk leaves a part of it, and the library does not replace it
+			errTo = errors.Join(errTo, os.Remove(index))
+		}
 		to = anyManifest{at}
 	}
 	if err := errors.Join(errFrom, errTo); err != nil {

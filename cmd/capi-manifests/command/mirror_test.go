@@ -49,7 +49,13 @@ func TestMirror_ByWayOfADirectory(t *testing.T) {
 		sbom := mutate.Subject(registry.MustImage(t, registry.Layer{Txtar: "-- sbom --\n"}), v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: size}).(v1.Image)
 		referrer := own.MustPush(t, "release/aws", sbom)
 		dir := filepath.Join(t.TempDir(), "release")
-		for range 2 { // the second copy finds all content
+		for range 2 { // the second copy finds all content, and replaces what a full disk has left of the index
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":2,"mani`), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			if err := (&mirrorFlags{toDir: dir}).copyAll(t.Context(), ref); err != nil {
 				t.Fatal(err)
 			}

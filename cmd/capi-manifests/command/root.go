@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/internal/buildinfo"
@@ -53,11 +55,23 @@ func Run(ctx context.Context, version string, args []string, stdin io.Reader, st
 	if stopped := context.Cause(ctx); stopped != nil && (code == cli.ExitIO || errors.Is(err, stopped)) { // the errors of interrupted operations carry no information
 		err, code = stopped, cli.ExitCode(stopped)
 	}
-	cli.Report(stderr, err)
+	cli.Report(stderr, ofFlag(cmd, err))
 	if cli.WantsHelp(err) {
 		cli.Report(stderr, fmt.Errorf("see %s --help", cmd.CommandPath()))
 	}
 	return code
+}
+
+// ofFlag adds the flag to an error about the file that it names.
+func ofFlag(cmd *cobra.Command, err error) error {
+	if failed, is := errors.AsType[*fs.PathError](err); is {
+		cmd.Flags().Visit(func(given *pflag.Flag) {
+			if given.Value.String() == failed.Path {
+				err = fmt.Errorf("%w: correct the path in --%s", err, given.Name)
+			}
+		})
+	}
+	return err
 }
 
 // New returns the command with its subcommands.

@@ -189,7 +189,9 @@ func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructur
 			return contract.Answer{}, fmt.Errorf("reviewing the permissions of this user: %w", err)
 		}
 		if ofRoles || !review.Status.Allowed {
-			return unknown("forbidden for this user: %v", refusal), nil
+			answer := unknown("forbidden for this user: %v", refusal)
+			answer.Forbidden = true
+			return answer, nil
 		}
 	}
 	return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil

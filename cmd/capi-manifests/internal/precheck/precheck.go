@@ -90,14 +90,13 @@ func Run(ctx context.Context, cluster *apiserver.Cluster, objects []*unstructure
 	return checks, nil
 }
 
-// checkOf returns the check of an object. An object whose namespace or kind another one creates cannot be checked yet.
+// checkOf returns the check of an object. An object whose namespace or kind another object creates cannot be checked yet.
 func checkOf(o *unstructured.Unstructured, answer contract.Answer) Check {
 	check := Check{Name: object.Describe(o), Verdict: OK, Details: answer.Reasons(), kind: objectCheck}
-	switch answer.Verdict {
-	case contract.Accepted:
-	case contract.Rejected:
+	switch {
+	case answer.Verdict == contract.Rejected || answer.Forbidden:
 		check.Verdict = Failed
-	case contract.Unknown:
+	case answer.Verdict == contract.Unknown:
 		check.Verdict = Unknown
 	}
 	return check

@@ -100,8 +100,11 @@ func registryClient(ctx context.Context, cluster *installed.Cluster) (client *fe
 	return source.NewClient(), func() {}, fmt.Sprintf("with its own registry configuration instead of the installer's: %v", err)
 }
 
-// Installer checks the installer itself.
-func Installer(snapshot rollout.Snapshot) Check {
+// Installer checks the installer itself. err is the error of reading it, such as missing permissions.
+func Installer(snapshot rollout.Snapshot, err error) Check {
+	if err != nil {
+		return Check{Name: "installer", Verdict: Failed, Details: err.Error()}
+	}
 	report := rollout.New(snapshot)
 	verdicts := map[rollout.State]Verdict{rollout.AtRest: OK, rollout.RollingOut: Unknown, rollout.Blocked: Failed, rollout.NotWorking: Failed, rollout.Paused: Failed}
 	return Check{Name: "installer", Verdict: verdicts[report.State], Details: report.Summary}

@@ -19,8 +19,8 @@ var urgent = []struct {
 	condition string
 	status    metav1.ConditionStatus
 }{
-	{versionDegraded, metav1.ConditionTrue}, {installerDegraded, metav1.ConditionTrue}, {available, metav1.ConditionFalse},
-	{versionDegraded, metav1.ConditionUnknown}, {installerDegraded, metav1.ConditionUnknown},
+	{versionDegraded, metav1.ConditionTrue}, {installerDegraded, metav1.ConditionTrue},
+	{versionDegraded, metav1.ConditionUnknown}, {installerDegraded, metav1.ConditionUnknown}, {available, metav1.ConditionFalse},
 	{installerProgressing, metav1.ConditionTrue}, {versionProgressing, metav1.ConditionTrue},
 	{installerProgressing, metav1.ConditionFalse}, {upgradeable, metav1.ConditionFalse},
 }

@@ -144,6 +144,16 @@ func TestState_OfEachReason(t *testing.T) {
 	}
 }
 
+// TestSteps_CauseComesFirst: the error of a controller explains why the version does not work.
+func TestSteps_CauseComesFirst(t *testing.T) {
+	cluster := reportedCluster(reason.ObjectsForbidden)
+	cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: available, Status: metav1.ConditionFalse, Reason: string(reason.NotWorking)})
+	steps := stepsOf(Snapshot{ClusterAPI: cluster}, Process{State: Running})
+	if len(steps) != 2 || steps[0].Reason != string(reason.ObjectsForbidden) || steps[1].Reason != string(reason.NotWorking) {
+		t.Errorf("got %+v", steps)
+	}
+}
+
 func installedCluster() *v1alpha1.ClusterAPI {
 	cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{
 		ObservedGeneration: 1, CurrentVersion: "4.22.3-6", DesiredVersion: "4.22.3-6",

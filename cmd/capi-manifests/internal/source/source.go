@@ -199,14 +199,11 @@ func EntryAt(path string) (mutate.Appendable, error) {
 	if release, _ := IsImagesJSON(path); err != nil && release {
 		return nil, &InvalidError{fmt.Errorf("%s is a JSON file, not an archive; for a release use --images-json %[1]s", path)}
 	}
-	if err != nil && kustomize.IsManifests(path) {
-		return nil, &InvalidError{fmt.Errorf("%s is a YAML file, not an archive; use \"capi-manifests generate %[1]s\" to create a bundle", path)}
-	}
 	if err != nil && isCompressed(path) {
 		return nil, &InvalidError{fmt.Errorf("%s is compressed: want the tar file of an image, as \"gunzip --stdout %[1]s\" writes it", path)}
 	}
 	if err != nil {
-		return nil, &InvalidError{fmt.Errorf("%s is not an archive with a single image as \"podman save\" or \"docker save\" writes it: %w", path, err)}
+		return nil, &InvalidError{fmt.Errorf("%s: want an image, an OCI layout, a directory with a bundle, or an archive with a single image as \"podman save\" or \"docker save\" writes it: %w; \"capi-manifests generate\" creates a bundle from manifests", path, err)}
 	}
 	return image, nil
 }
