@@ -64,8 +64,11 @@ type Cause struct {
 
 // Server is an API server. Its methods return an error if the server is unavailable. They are called concurrently.
 type Server interface {
-	// DryRun returns the verdict on a dry run of a write.
+	// DryRun returns the verdict on a dry run of an apply, with which the installer writes.
 	DryRun(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
+	// DryRunCreate returns the verdict on a dry run of a creation with strict validation of fields, as kubectl creates the objects of a
+	// release. An apply would reject fields that are null.
+	DryRunCreate(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
 	// Schema returns the OpenAPI schema of a kind that a CRD defines, as AsJSON does; nil if no CRD of the server defines the kind.
 	Schema(ctx context.Context, kind schema.GroupVersionKind) (map[string]any, error)
 }
@@ -79,6 +82,8 @@ type dryRun struct {
 	// about describes the object of the request, if it is not the object at place.
 	about  string
 	answer Answer
+	// creator is the dry run of the object that creates the pod of the request; nil for any other.
+	creator *dryRun
 }
 
 // concurrentDryRuns is the maximum number of concurrent dry runs.
@@ -87,11 +92,14 @@ const concurrentDryRuns = 8
 // CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests.
 // It returns an error if the server is unavailable.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, rules []Rule) (Findings, error) {
-	return checkAgainst(ctx, Read(bundle), server, rules)
+	return checkAgainst(ctx, Read(bundle), server.DryRun, rules)
 }
 
+// judge is a method of Server.
+type judge func(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
+
 // checkAgainst returns the objects of a bundle, or of components, that an API server rejects.
-func checkAgainst(ctx context.Context, b *Bundle, server Server, rules []Rule) (Findings, error) {
+func checkAgainst(ctx context.Context, b *Bundle, judge judge, rules []Rule) (Findings, error) {
 	var sent []*dryRun
 	for _, o := range b.Objects {
 		rule := RuleObjectAccepted
@@ -102,12 +110,12 @@ func checkAgainst(ctx context.Context, b *Bundle, server Server, rules []Rule) (
 		sent = append(sent, q)
 		if pod := podOf(o); pod != nil && q.object != nil { // otherwise the finding is about the workload itself
 			pod.SetNamespace(q.object.GetNamespace())
-			sent = append(sent, &dryRun{rule: RulePodAdmitted, object: pod, place: PodSpec(o), about: "its pod is rejected"})
+			sent = append(sent, &dryRun{rule: RulePodAdmitted, object: pod, place: PodSpec(o), about: "its pod is rejected", creator: q})
 		}
 	}
 	errs := parallel.MapLimit(sent, concurrentDryRuns, func(q *dryRun) (err error) {
 		if q.object != nil {
-			q.answer, err = server.DryRun(ctx, q.object)
+			q.answer, err = judge(ctx, q.object)
 		}
 		return err
 	})
@@ -131,6 +139,8 @@ func findingsOf(sent []*dryRun, rules []Rule) (findings Findings) {
 // verdictOn reports whether the answer is a finding of the rule.
 func (q *dryRun) verdictOn(rule string) bool {
 	switch {
+	case q.creator != nil && q.creator.answer.Verdict == Rejected:
+		return false // it has the cause
 	case q.answer.Verdict == Rejected:
 		return rule == q.rule
 	case q.answer.Verdict != Accepted:

@@ -26,7 +26,7 @@ const RuleTemplateAccepted = "server/template-accepted"
 func CheckReleaseAgainst(ctx context.Context, r Release, server Server, rules []Rule) (findings Findings, err error) {
 	components := readRelease(r)
 	for _, b := range components {
-		rejected, err := checkAgainst(ctx, b, server, rules)
+		rejected, err := checkAgainst(ctx, b, server.DryRunCreate, rules)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (d *templateDryRun) send(ctx context.Context, p *placeholders) (Answer, err
 		return Answer{}, nil // another rule reports it
 	}
 	object.SetNamespace(metav1.NamespaceDefault)
-	return d.server.DryRun(ctx, object)
+	return d.server.DryRunCreate(ctx, object)
 }
 
 // unknownNames returns the variables of templates that have no default.

@@ -5,6 +5,7 @@ package contract
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -28,7 +29,11 @@ func (s *ruleServer) Schema(context.Context, schema.GroupVersionKind) (map[strin
 	return s.schema, nil
 }
 
-func (s *ruleServer) DryRun(_ context.Context, o *unstructured.Unstructured) (Answer, error) {
+func (s *ruleServer) DryRun(context.Context, *unstructured.Unstructured) (Answer, error) {
+	return Answer{}, errors.ErrUnsupported
+}
+
+func (s *ruleServer) DryRunCreate(_ context.Context, o *unstructured.Unstructured) (Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent = append(s.sent, o)

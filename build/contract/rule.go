@@ -132,13 +132,15 @@ func (r Rule) findings(bundle *Bundle) Findings {
 	return r.Complete(r.Check(bundle))
 }
 
-// Complete sets the fields that are the same in all findings of the rule.
-func (r Rule) Complete(findings Findings) Findings {
-	for i := range findings {
-		findings[i].Rule, findings[i].Fix = r.ID, r.Fix
-		findings[i].Severity = cmp.Or(findings[i].Severity, r.Severity)
+// Complete sets the fields that are the same in all findings of the rule. Equal findings are one.
+func (r Rule) Complete(findings Findings) (complete Findings) {
+	for _, f := range findings {
+		f.Rule, f.Fix, f.Severity = r.ID, r.Fix, cmp.Or(f.Severity, r.Severity)
+		if !slices.Contains(complete, f) {
+			complete = append(complete, f)
+		}
 	}
-	return findings
+	return complete
 }
 
 // Finding is a violation of a rule.
@@ -169,6 +171,11 @@ func (f Findings) As(severity Severity) Findings {
 		f[i].Severity = severity
 	}
 	return f
+}
+
+// HasLine reports whether a finding is on a line.
+func (f Findings) HasLine(line int) bool {
+	return slices.ContainsFunc(f, func(of Finding) bool { return of.Line == line })
 }
 
 // Severity is the severity of a violation.

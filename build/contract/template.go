@@ -15,7 +15,6 @@ import (
 	"github.com/fluxcd/pkg/envsubst/parse"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -26,8 +25,6 @@ type Template struct {
 	*Bundle
 	// Invalid are the findings about variable expressions that clusterctl cannot parse.
 	Invalid Findings
-	// Uses is the first variable of each line with variables.
-	Uses []variable.Use
 
 	// lines are the lines of the file, from 1, of each line of the text with values.
 	lines []int
@@ -121,14 +118,11 @@ func (t *Template) substitute(text string) []byte {
 	var out strings.Builder
 	for i := 0; i < len(lines); {
 		value, length, err := evaluate(lines[i:])
-		switch at := len(t.lines) + 1; {
-		case err != nil:
-			t.Invalid = append(t.Invalid, Finding{File: t.File, Line: at, Message: "invalid variable expression: " + err.Error()})
-		case len(value.variables) > 0:
-			t.Uses = append(t.Uses, variable.Use{Name: value.variables[0], Line: at})
+		if err != nil {
+			t.Invalid = append(t.Invalid, Finding{File: t.File, Line: len(t.lines) + 1, Message: "invalid variable expression: " + err.Error()})
 		}
 		k := 0
-		for line := range strings.Lines(value.text) {
+		for line := range strings.Lines(value) {
 			t.lines = append(t.lines, i+1+min(k, length-1))
 			out.WriteString(line)
 			k++
@@ -138,17 +132,11 @@ func (t *Template) substitute(text string) []byte {
 	return []byte(out.String())
 }
 
-// evaluated is a text with values, and the variables of its expressions.
-type evaluated struct {
-	text      string
-	variables []string
-}
-
 // evaluate evaluates the fewest of the lines that have no incomplete expression, and returns their number; the first line, unchanged,
 // if its expressions are invalid.
-func evaluate(lines []string) (value evaluated, length int, err error) {
+func evaluate(lines []string) (value string, length int, err error) {
 	if !strings.Contains(lines[0], "${") {
-		return evaluated{text: lines[0]}, 1, nil
+		return lines[0], 1, nil
 	}
 	for length = 1; length <= min(len(lines), maxExpressionLines); length++ {
 		chunk := strings.Join(lines[:length], "")
@@ -158,27 +146,26 @@ func evaluate(lines []string) (value evaluated, length int, err error) {
 		}
 		err = cmp.Or(err, invalid)
 	}
-	return evaluated{text: lines[0]}, 1, err
+	return lines[0], 1, err
 }
 
 // evaluateText evaluates the expressions of a text. Variables with a default are empty, so that it applies.
-func evaluateText(text string) (value evaluated, err error) {
+func evaluateText(text string) (value string, err error) {
 	tree, err := parse.Parse(text)
 	if err != nil {
-		return value, err
+		return "", err
 	}
 	withDefault := map[string]bool{}
 	for expression := range functions(tree.Root) {
-		value.variables = append(value.variables, expression.Param)
 		withDefault[expression.Param] = withDefault[expression.Param] || isDefault(expression)
 	}
-	value.text, err = envsubst.Eval(text, func(name string) (string, bool) {
+	value, err = envsubst.Eval(text, func(name string) (string, bool) {
 		if withDefault[name] {
 			return "", true
 		}
 		return unknownStart + name + unknownEnd, true
 	})
-	value.text = strings.ToValidUTF8(value.text, unknownStart) // an expression can cut an unknown value within a character
+	value = strings.ToValidUTF8(value, unknownStart) // an expression can cut an unknown value within a character
 	return value, err
 }
 

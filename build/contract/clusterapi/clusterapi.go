@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // templates still have this version
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
@@ -47,8 +48,8 @@ var CRDs []byte
 
 //go:generate env UPDATE=1 go test -run TestCRDs_UpToDate .
 
-// types are the types of the kinds of Cluster API.
-var types = func() *runtime.Scheme {
+// Types are the types of the kinds of Cluster API.
+var Types = func() *runtime.Scheme {
 	types := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1beta1.AddToScheme, corev1.AddToScheme, bootstrapv1beta1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1beta1.AddToScheme,
@@ -59,107 +60,132 @@ var types = func() *runtime.Scheme {
 	return types
 }()
 
-// webhook is the code of the webhooks of a kind.
+// webhook is the code of the webhooks of a kind. setDefaults is nil for a kind without defaults.
 type webhook struct {
-	converter func(*runtime.Scheme) (conversion.Converter, error)
-	create    func(context.Context, client.Reader, runtime.Object) error
+	converter             conversion.Converter
+	setDefaults, validate func(context.Context, runtime.Object) error
 }
 
 // of returns the webhooks of a kind.
-func of[T runtime.Object](converter func(*runtime.Scheme) (conversion.Converter, error), validator func(client.Reader) admission.Validator[T]) webhook {
-	return webhook{converter, func(ctx context.Context, classes client.Reader, object runtime.Object) error {
-		validator, typed := validator(classes), object.(T)
-		if defaulter, has := validator.(admission.Defaulter[T]); has {
-			if err := defaulter.Default(ctx, typed); err != nil {
-				return err
-			}
-		}
-		_, err := validator.ValidateCreate(ctx, typed)
+func of[T runtime.Object](newConverter func(*runtime.Scheme) (conversion.Converter, error), validator admission.Validator[T]) webhook {
+	converter, err := newConverter(Types)
+	utilruntime.Must(err)
+	hooks := webhook{converter: converter, validate: func(ctx context.Context, object runtime.Object) error {
+		_, err := validator.ValidateCreate(ctx, object.(T))
 		return err
 	}}
-}
-
-// alone returns webhooks that read no other objects.
-func alone[T runtime.Object](validator admission.Validator[T]) func(client.Reader) admission.Validator[T] {
-	return func(client.Reader) admission.Validator[T] { return validator }
+	if defaulter, has := validator.(admission.Defaulter[T]); has {
+		hooks.setDefaults = func(ctx context.Context, object runtime.Object) error { return defaulter.Default(ctx, object.(T)) }
+	}
+	return hooks
 }
 
 var webhooks = map[string]webhook{
-	"Cluster": of(coreconversion.Cluster, func(classes client.Reader) admission.Validator[*corev1.Cluster] {
-		return &corewebhooks.Cluster{Client: classes}
-	}),
-	"ClusterClass":                of(coreconversion.ClusterClass, alone[*corev1.ClusterClass](&corewebhooks.ClusterClass{})),
-	"ClusterResourceSet":          of(coreconversion.ClusterResourceSet, alone[*addonsv1.ClusterResourceSet](&corewebhooks.ClusterResourceSet{})),
-	"ExtensionConfig":             of(coreconversion.ExtensionConfig, alone[*runtimev1.ExtensionConfig](&corewebhooks.ExtensionConfig{})),
-	"Machine":                     of(coreconversion.Machine, alone[*corev1.Machine](&corewebhooks.Machine{})),
-	"MachineDeployment":           of(coreconversion.MachineDeployment, alone[*corev1.MachineDeployment](&corewebhooks.MachineDeployment{})),
-	"MachineDrainRule":            of(coreconversion.MachineDrainRule, alone[*corev1.MachineDrainRule](&corewebhooks.MachineDrainRule{})),
-	"MachineHealthCheck":          of(coreconversion.MachineHealthCheck, alone[*corev1.MachineHealthCheck](&corewebhooks.MachineHealthCheck{})),
-	"MachinePool":                 of(coreconversion.MachinePool, alone[*corev1.MachinePool](&corewebhooks.MachinePool{})),
-	"MachineSet":                  of(coreconversion.MachineSet, alone[*corev1.MachineSet](&corewebhooks.MachineSet{})),
-	"KubeadmConfig":               of(bootstrapconversion.KubeadmConfig, alone[*bootstrapv1.KubeadmConfig](&bootstrapwebhooks.KubeadmConfig{})),
-	"KubeadmConfigTemplate":       of(bootstrapconversion.KubeadmConfigTemplate, alone[*bootstrapv1.KubeadmConfigTemplate](&bootstrapwebhooks.KubeadmConfigTemplate{})),
-	"KubeadmControlPlane":         of(controlplaneconversion.KubeadmControlPlane, alone[*controlplanev1.KubeadmControlPlane](&controlplanewebhooks.KubeadmControlPlane{})),
-	"KubeadmControlPlaneTemplate": of(controlplaneconversion.KubeadmControlPlaneTemplate, alone[*controlplanev1.KubeadmControlPlaneTemplate](&controlplanewebhooks.KubeadmControlPlaneTemplate{})),
+	"Cluster":                     of[*corev1.Cluster](coreconversion.Cluster, &corewebhooks.Cluster{Client: classReader{}}),
+	"ClusterClass":                of[*corev1.ClusterClass](coreconversion.ClusterClass, &corewebhooks.ClusterClass{}),
+	"ClusterResourceSet":          of[*addonsv1.ClusterResourceSet](coreconversion.ClusterResourceSet, &corewebhooks.ClusterResourceSet{}),
+	"ExtensionConfig":             of[*runtimev1.ExtensionConfig](coreconversion.ExtensionConfig, &corewebhooks.ExtensionConfig{}),
+	"Machine":                     of[*corev1.Machine](coreconversion.Machine, &corewebhooks.Machine{}),
+	"MachineDeployment":           of[*corev1.MachineDeployment](coreconversion.MachineDeployment, &corewebhooks.MachineDeployment{}),
+	"MachineDrainRule":            of[*corev1.MachineDrainRule](coreconversion.MachineDrainRule, &corewebhooks.MachineDrainRule{}),
+	"MachineHealthCheck":          of[*corev1.MachineHealthCheck](coreconversion.MachineHealthCheck, &corewebhooks.MachineHealthCheck{}),
+	"MachinePool":                 of[*corev1.MachinePool](coreconversion.MachinePool, &corewebhooks.MachinePool{}),
+	"MachineSet":                  of[*corev1.MachineSet](coreconversion.MachineSet, &corewebhooks.MachineSet{}),
+	"KubeadmConfig":               of[*bootstrapv1.KubeadmConfig](bootstrapconversion.KubeadmConfig, &bootstrapwebhooks.KubeadmConfig{}),
+	"KubeadmConfigTemplate":       of[*bootstrapv1.KubeadmConfigTemplate](bootstrapconversion.KubeadmConfigTemplate, &bootstrapwebhooks.KubeadmConfigTemplate{}),
+	"KubeadmControlPlane":         of[*controlplanev1.KubeadmControlPlane](controlplaneconversion.KubeadmControlPlane, &controlplanewebhooks.KubeadmControlPlane{}),
+	"KubeadmControlPlaneTemplate": of[*controlplanev1.KubeadmControlPlaneTemplate](controlplaneconversion.KubeadmControlPlaneTemplate, &controlplanewebhooks.KubeadmControlPlaneTemplate{}),
 }
 
-// enableAll enables every feature, because the features of a cluster are unknown.
-var enableAll = sync.OnceFunc(func() { utilruntime.Must(feature.MutableGates.Set("AllAlpha=true,AllBeta=true")) })
+// configure enables every feature, because the features of a cluster are unknown, and gives references any version, because the webhooks
+// do not read it.
+var configure = sync.OnceFunc(func() {
+	utilruntime.Must(feature.MutableGates.Set("AllAlpha=true,AllBeta=true"))
+	anyVersion := func(_ context.Context, kind schema.GroupKind) (string, error) {
+		return kind.WithVersion(corev1.GroupVersion.Version).GroupVersion().String(), nil
+	}
+	coreconversion.SetAPIVersionGetter(anyVersion)
+	controlplaneconversion.SetAPIVersionGetter(anyVersion)
+})
 
 // Create returns the reasons for which the webhooks reject the creation of an object, given as JSON. Their fields are of the newest
 // version of the kind. Kinds without webhooks, and objects that cannot be decoded, have no reasons. class is the ClusterClass of a
 // Cluster, as JSON too; it may be nil.
 func Create(object, class []byte) []metav1.StatusCause {
-	hooks, newest, err := decode(object)
+	hooks, _, newest, err := decode(object)
 	if err != nil {
 		return nil
 	}
-	enableAll()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // the webhook of Cluster does not wait for the ClusterClass then
-	ctx = admission.NewContextWithRequest(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create}})
-	err = hooks.create(ctx, classReader{class: class}, newest)
+	ctx := creation(class)
+	if hooks.setDefaults != nil {
+		err = hooks.setDefaults(ctx, newest)
+	}
+	if err == nil {
+		err = hooks.validate(ctx, newest)
+	}
 	if status, is := errors.AsType[*apierrors.StatusError](err); is && status.Status().Details != nil {
 		return status.Status().Details.Causes
 	}
 	return nil
 }
 
-// decode returns an object in the newest version of its kind, and the webhooks of the kind.
-func decode(content []byte) (hooks webhook, newest runtime.Object, err error) {
+// Complete returns an object, given as JSON, as the webhooks leave it before the API server validates it: with their defaults and, in an older
+// version, with the empty fields that encoding in Go adds. It returns nil for a kind without defaults, and for an object that cannot be
+// decoded or is rejected. class is as for Create.
+func Complete(object, class []byte) map[string]any {
+	hooks, given, newest, err := decode(object)
+	ctx := creation(class)
+	if err != nil || hooks.setDefaults == nil || hooks.setDefaults(ctx, newest) != nil {
+		return nil
+	}
+	if given != newest && hooks.converter.ConvertObject(ctx, newest, given) != nil {
+		return nil
+	}
+	completed, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(given)
+	return completed
+}
+
+// classKey is the key of the ClusterClass in the context of a webhook.
+type classKey struct{}
+
+// creation returns the context of a webhook that is called when an object is created. The webhook of Cluster does not wait for the
+// ClusterClass in it.
+func creation(class []byte) context.Context {
+	configure()
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), classKey{}, class))
+	cancel()
+	return admission.NewContextWithRequest(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create}})
+}
+
+// decode returns an object, the object in the newest version of its kind, and the webhooks of the kind.
+func decode(content []byte) (hooks webhook, object, newest runtime.Object, err error) {
 	var header metav1.TypeMeta
 	if err := json.Unmarshal(content, &header); err != nil {
-		return hooks, nil, err
+		return hooks, nil, nil, err
 	}
 	kind := header.GroupVersionKind()
 	hub := kind.GroupKind().WithVersion(corev1.GroupVersion.Version)
-	object, errKind := types.New(kind)
-	newest, errHub := types.New(hub)
+	object, errKind := Types.New(kind)
+	newest, errHub := Types.New(hub)
 	hooks, known := webhooks[kind.Kind]
 	if err := errors.Join(errKind, errHub); err != nil || !known {
-		return hooks, nil, cmp.Or(err, errors.ErrUnsupported)
+		return hooks, nil, nil, cmp.Or(err, errors.ErrUnsupported)
 	}
 	if err := json.Unmarshal(content, object); err != nil || kind == hub {
-		return hooks, object, err
+		return hooks, object, object, err
 	}
 	newest.GetObjectKind().SetGroupVersionKind(hub)
-	converter, err := hooks.converter(types)
-	if err == nil {
-		err = converter.ConvertObject(context.Background(), object, newest)
-	}
-	return hooks, newest, err
+	return hooks, object, newest, hooks.converter.ConvertObject(context.Background(), object, newest)
 }
 
-// classReader reads the ClusterClass of a Cluster.
-type classReader struct {
-	client.Reader
-	class []byte
-}
+// classReader reads the ClusterClass of a Cluster from the context.
+type classReader struct{ client.Reader }
 
 // Get implements client.Reader. The ClusterClass has the status that Cluster API's controller writes. An extension can define more
 // variables; the controller has not called it yet.
-func (r classReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	_, decoded, err := decode(r.class)
+func (classReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	content, _ := ctx.Value(classKey{}).([]byte)
+	_, _, decoded, err := decode(content)
 	class, is := decoded.(*corev1.ClusterClass)
 	if err != nil || !is {
 		return apierrors.NewNotFound(corev1.GroupVersion.WithResource("clusterclasses").GroupResource(), key.Name)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -180,27 +181,48 @@ func checkCustomResource(b *contract.Bundle, r *customResource, o *contract.Obje
 			findings = append(findings, o.AtPath(path).Finding("unknown field %s", path)...)
 		}
 	}
-	isClusterAPIs := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != d && o.Kind.Group != object.CertManagerGroup
-	mutated := isMutated(b, d)
-	isNewest := strings.HasSuffix(o.At("apiVersion").Text(), "/v1beta2")
-	for _, problem := range errs {
-		path := strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object
-		at := o.AtPath(path)
-		canBeSolved := mutated && !slices.Contains(certain, problem.Type) ||
-			isClusterAPIs && problem.Type == field.ErrorTypeRequired && (!isNewest || path == "spec.selector") // Cluster API's webhooks add it
-		if isDecided(problem, at, path) && !canBeSolved {
-			findings = append(findings, at.Finding("%s", explainAt(problem, at))...)
-		}
-	}
+	mutated, everywhere := isMutated(b, d), func(value any) any { return value }
 	data, err := json.Marshal(known(decoded, r.schema))
 	if err != nil {
 		return findings // impossible: it was decoded from JSON
 	}
-	for _, cause := range clusterapi.Create(data, classOf(b.Release, o)) {
-		problem := &field.Error{Type: field.ErrorType(cause.Type), Field: cause.Field}
+	class := classOf(b.Release, o)
+	isClusterAPIs := b.Definitions.Kind(o.Kind.Group, o.Kind.Kind) != d
+	if completed := clusterapi.Complete(data, class); isClusterAPIs && completed != nil {
+		_, after := r.create(completed)
+		isType := func(problem *field.Error) bool { return problem.Type == field.ErrorTypeTypeInvalid } // of an unknown value in quotes
+		errs = append(contract.Filter(errs, isType), after...)
+	}
+	for _, problem := range errs {
+		path := strings.TrimPrefix(problem.Field, "<nil>") // the path of the whole object
+		at := o.AtPath(path)
+		if isDecided(problem, at, path) && (!mutated || slices.Contains(certain, problem.Type)) {
+			findings = append(findings, at.Finding("%s", explainAt(problem, at))...)
+		}
+	}
+	if into := newOf(clusterapi.Types, o); into != nil && json.Unmarshal(data, into) != nil {
+		for _, f := range checkScalars(o.Value, true, everywhere, clusterapi.Types) {
+			if !findings.HasLine(f.Line) {
+				findings = append(findings, f)
+			}
+		}
+	}
+	return append(findings, checkWebhooks(o, data, class, findings)...)
+}
+
+// checkWebhooks returns the reasons of Cluster API's webhooks against an object that lines with findings do not explain. A reason depends on
+// unknown values if its message or its value has some; then it is a finding only if the object without these values has the reason too.
+func checkWebhooks(o *contract.Object, data, class []byte, explained contract.Findings) (findings contract.Findings) {
+	var remaining []metav1.StatusCause
+	if content, err := o.Decoded(); err == nil && o.IsUnknown() {
+		without, _ := json.Marshal(known(content, nil)) // cannot fail: it was decoded from JSON
+		remaining = clusterapi.Create(without, class)
+	}
+	for _, cause := range clusterapi.Create(data, class) {
 		at := o.AtPath(cause.Field)
-		hasCause := slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Line == at.Line() })
-		if !hasCause && isDecided(problem, at, cause.Field) && !contract.HasPlaceholder(cause.Message) && !isUnknownPath(cause.Message) {
+		isSame := func(other metav1.StatusCause) bool { return other.Type == cause.Type && other.Field == cause.Field }
+		depends := at.IsUnknown() || contract.HasPlaceholder(cause.Field+cause.Message)
+		if !explained.HasLine(at.Line()) && (!depends || at.Text() == "" && slices.ContainsFunc(remaining, isSame)) {
 			findings = append(findings, at.Finding("%s", strings.Join(strings.Fields(cause.Message), " "))...)
 		}
 	}

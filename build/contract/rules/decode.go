@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes/scheme"
+	kubeversion "k8s.io/component-base/version"
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/capi-installer/capi-installer/build/contract"
@@ -25,19 +27,24 @@ import (
 // checkObject judges an object as the API server does when it is created. Values that depend on a variable without a default are left
 // out, and so are the problems at them.
 func checkObject(o *contract.Object) contract.Findings {
-	if findings := checkNoLongerServed(o); len(findings) > 0 {
-		return findings
-	}
 	into := typeFor(o)
 	content, err := contentOf(o)
 	if into == nil || err != nil || len(checkIdentity(o)) > 0 {
 		return nil // of another kind, or reported by another rule
 	}
-	findings, decoded := checkDecodesAs(o, content, func() any { return typeFor(o) })
-	if decoded == nil || o.Kind == object.CustomResourceDefinition {
+	data, err := json.Marshal(known(content, nil))
+	if err != nil {
+		return nil // reported by another rule
+	}
+	findings, err := decodeStrictly(o, data, into)
+	findings = append(findings, checkScalars(o.Value, err != nil, func(value any) any { return value }, kubernetesTypes())...)
+	switch {
+	case err != nil && len(findings) == 0:
+		return o.Finding("%v", err)
+	case err != nil || o.Kind == object.CustomResourceDefinition:
 		return findings
 	}
-	for _, problem := range native.Create(o.VersionedKind(), decoded.(runtime.Object)) {
+	for _, problem := range native.Create(o.VersionedKind(), into) {
 		at := o.AtPath(problem.Field)
 		isSame := func(other contract.Finding) bool { return other.Line == at.Line() && other.Message == explain(problem) }
 		if isDecided(problem, at, problem.Field) && !slices.ContainsFunc(findings, isSame) { // a default repeats the problem of its origin
@@ -60,39 +67,30 @@ func contentOf(o *contract.Object) (content map[string]any, err error) {
 	return content, err
 }
 
-// checkDecodesAs decodes the content of an object into its Go type, without its unknown values except those in quotes, which are strings.
-// It returns nil for an object that cannot be decoded.
-func checkDecodesAs(o *contract.Object, content map[string]any, newObject func() any) (findings contract.Findings, decoded any) {
-	into := newObject()
-	data, err := json.Marshal(known(content, nil))
-	if err != nil {
-		return nil, nil // reported by another rule
-	}
-	everywhere := func(value any) any { return value }
-	findings, is := decodeStrictly(o, data, into)
-	if !is {
-		into = nil
-	}
-	return append(findings, checkQuoted(o.Value, everywhere, newObject)...), into
-}
-
-// checkQuoted finds unknown values in quotes in fields of a Go type that cannot be strings. It decodes each alone, within the fields that
-// contain it, because a decoder stops at its first error.
-func checkQuoted(v contract.Value, within func(any) any, newObject func() any) (findings contract.Findings) {
-	if v.IsQuoted() && v.IsUnknown() {
-		data, err := json.Marshal(within(v.Text()))
+// checkScalars finds unknown values in quotes in fields of a Go type that cannot be strings and, in an object that cannot be decoded, values
+// that their Go type cannot parse. It decodes each alone, within the fields that contain it, because a decoder stops at its first error,
+// which lacks the field of a value that cannot be parsed.
+func checkScalars(v contract.Value, isInvalid bool, within func(any) any, types *runtime.Scheme) (findings contract.Findings) {
+	if isUnknown := v.IsUnknown(); v.Text() != "" && (isUnknown && v.IsQuoted() || isInvalid && !isUnknown) {
+		data, err := json.Marshal(within(v))
+		if err == nil {
+			err = json.Unmarshal(data, newOf(types, v.Object))
+		}
 		var mistyped *json.UnmarshalTypeError
-		if err == nil && errors.As(json.Unmarshal(data, newObject()), &mistyped) {
+		switch isMistyped := errors.As(err, &mistyped); {
+		case isMistyped && isUnknown:
 			findings = append(findings, v.Finding("%s must be of type %s%s", v.Path, mistyped.Type, unquote)...)
+		case err != nil && !isMistyped && !isUnknown:
+			findings = append(findings, v.Finding("%v", err)...)
 		}
 	}
 	for key, field := range v.Fields() {
 		inField := func(value any) any { return within(map[string]any{key: value}) }
-		findings = append(findings, checkQuoted(field, inField, newObject)...)
+		findings = append(findings, checkScalars(field, isInvalid, inField, types)...)
 	}
 	for _, item := range v.Items() {
 		inList := func(value any) any { return within([]any{value}) }
-		findings = append(findings, checkQuoted(item, inList, newObject)...)
+		findings = append(findings, checkScalars(item, isInvalid, inList, types)...)
 	}
 	return findings
 }
@@ -142,8 +140,8 @@ func fieldOf(schema *structuralschema.Structural, key string) *structuralschema.
 	return &structuralschema.Structural{}
 }
 
-// decodeStrictly decodes an object as the API server does with strict validation of fields.
-func decodeStrictly(o *contract.Object, data []byte, into any) (findings contract.Findings, decoded bool) {
+// decodeStrictly decodes an object as the API server does with strict validation of fields. checkScalars finds the values that cannot be parsed.
+func decodeStrictly(o *contract.Object, data []byte, into any) (findings contract.Findings, err error) {
 	unknown, err := strictjson.UnmarshalStrict(data, into)
 	for _, problem := range unknown {
 		at := o.Value
@@ -154,20 +152,17 @@ func decodeStrictly(o *contract.Object, data []byte, into any) (findings contrac
 		findings = append(findings, at.Finding("%v", problem)...)
 	}
 	var mistyped *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &mistyped):
+	if errors.As(err, &mistyped) {
 		findings = append(findings, o.AtPath(mistyped.Field).Finding("%v", err)...)
-	case err != nil:
-		findings = append(findings, o.Finding("%v", err)...)
 	}
-	return findings, err == nil
+	return findings, err
 }
 
 // typeFor returns an empty object of a kind of Kubernetes; nil for any other.
-func typeFor(o *contract.Object) any { return newOf(kubernetesTypes(), o) }
+func typeFor(o *contract.Object) runtime.Object { return newOf(kubernetesTypes(), o) }
 
 // newOf returns an empty object of the kind of an object; nil for a kind that the types do not have.
-func newOf(types *runtime.Scheme, o *contract.Object) any {
+func newOf(types *runtime.Scheme, o *contract.Object) runtime.Object {
 	typed, err := types.New(o.VersionedKind())
 	if err != nil {
 		return nil
@@ -184,9 +179,9 @@ func checkKind(types *runtime.Scheme, o *contract.Object) contract.Findings {
 	case isShared || !types.IsGroupRegistered(kind.Group) || types.Recognizes(kind) || kind.Kind == "" || kind.Version == "" || contract.IsUnknown(kind.String()):
 		return nil
 	case len(versions) == 0:
-		return o.At("kind").Finding("the group %s has no kind %s", contract.QuotedGroup(kind.Group), kind.Kind)
+		return o.At("kind").Finding("unknown kind %s in %s", kind.Kind, contract.QuotedGroup(kind.Group))
 	}
-	return o.At("apiVersion").Finding("the group %s has no version %s of %s, but %s", contract.QuotedGroup(kind.Group), kind.Version, kind.Kind, versionsText(versions))
+	return o.At("apiVersion").Finding("%s in %s has no version %s, but %s", kind.Kind, contract.QuotedGroup(kind.Group), kind.Version, versionsText(versions))
 }
 
 func versionsText(versions []schema.GroupVersion) string {
@@ -198,42 +193,19 @@ func versionsText(versions []schema.GroupVersion) string {
 	return strings.Join(names, ", ")
 }
 
-// kubernetesTypes are the types of the kinds of Kubernetes.
-var kubernetesTypes = sync.OnceValue(func() *runtime.Scheme { return typesOf(scheme.AddToScheme, apiextensionsv1.AddToScheme) })
-
-func typesOf(add ...func(*runtime.Scheme) error) *runtime.Scheme {
-	types := runtime.NewScheme()
-	for _, to := range add {
-		utilruntime.Must(to(types))
+// kubernetesTypes are the types of the kinds of Kubernetes that the API server, whose code judges, still serves.
+var kubernetesTypes = sync.OnceValue(func() *runtime.Scheme {
+	all, served := runtime.NewScheme(), runtime.NewScheme()
+	utilruntime.Must(errors.Join(scheme.AddToScheme(all), apiextensionsv1.AddToScheme(all)))
+	current := version.MustParse(kubeversion.DefaultKubeBinaryVersion)
+	for kind := range all.AllKnownTypes() {
+		object, _ := all.New(kind) // cannot fail: the kind is known
+		if of, has := object.(interface{ APILifecycleRemoved() (major, minor int) }); has {
+			if major, minor := of.APILifecycleRemoved(); current.AtLeast(version.MajorMinor(uint(major), uint(minor))) {
+				continue
+			}
+		}
+		served.AddKnownTypeWithName(kind, object)
 	}
-	return types
-}
-
-// checkNoLongerServed finds a version of a kind that Kubernetes has removed.
-func checkNoLongerServed(o *contract.Object) contract.Findings {
-	version := o.At("apiVersion")
-	if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
-		return nil
-	}
-	return version.Finding("%s is no longer served", version.Text())
-}
-
-// removed are versions that Kubernetes no longer serves, with the kinds if some are still served.
-var removed = map[string][]string{
-	"apiextensions.k8s.io/v1beta1":         nil,
-	"admissionregistration.k8s.io/v1beta1": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
-	"apiregistration.k8s.io/v1beta1":       nil,
-	"apps/v1beta1":                         nil,
-	"apps/v1beta2":                         nil,
-	"autoscaling/v2beta1":                  nil,
-	"autoscaling/v2beta2":                  nil,
-	"batch/v1beta1":                        nil,
-	"coordination.k8s.io/v1beta1":          {"Lease"},
-	"extensions/v1beta1":                   nil,
-	"networking.k8s.io/v1beta1":            {"Ingress", "IngressClass"},
-	"policy/v1beta1":                       nil,
-	"rbac.authorization.k8s.io/v1alpha1":   nil,
-	"rbac.authorization.k8s.io/v1beta1":    nil,
-	"scheduling.k8s.io/v1alpha1":           nil,
-	"scheduling.k8s.io/v1beta1":            {"PriorityClass"},
-}
+	return served
+})

@@ -69,7 +69,7 @@ func equalKeys(o *contract.Object) (findings contract.Findings) {
 			findings = append(findings, reachedByKeys(o, match[1]).Finding("%s", match[2])...)
 		}
 	}
-	return slices.Compact(findings) // three equal keys are two errors
+	return findings
 }
 
 // repeated finds items of a list with equal fields.

@@ -119,7 +119,7 @@ func TestCheckRelease_SharedMetadata(t *testing.T) {
 		"metadata.yaml": []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nreleaseSeries:\n- {minor: 4, contract: v1alpha4}\n- {major: 1, contract: v1alpha3}\n"),
 	}}, All())
 	for rule, want := range map[string][]string{
-		"metadata-yaml/kind-present": {"metadata.yaml:1 kind"},
+		"metadata-yaml/kind": {"metadata.yaml:1 kind"},
 		// The version is unknown, so the newest series is checked. A missing number is zero.
 		"metadata-yaml/contract-compatible": {"metadata.yaml:4 releaseSeries[1].contract"},
 		"metadata-yaml/series-for-version":  nil, "metadata-yaml/release-series": nil,

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -183,7 +182,7 @@ var bundleRules = []contract.Rule{{
 
 // checkKindExists compares with the kinds of Kubernetes, Cluster API and cert-manager.
 func checkKindExists(b *contract.Bundle, o *contract.Object) contract.Findings {
-	if definitionFor(b, o.Kind) != nil || len(checkNoLongerServed(o)) > 0 {
+	if definitionFor(b, o.Kind) != nil {
 		return nil
 	}
 	return checkKind(knownKinds(), o)
@@ -191,7 +190,10 @@ func checkKindExists(b *contract.Bundle, o *contract.Object) contract.Findings {
 
 // knownKinds have the kinds of Kubernetes, Cluster API and cert-manager.
 var knownKinds = sync.OnceValue(func() *runtime.Scheme {
-	kinds := typesOf(scheme.AddToScheme, apiextensionsv1.AddToScheme)
+	kinds := runtime.NewScheme()
+	for kind := range kubernetesTypes().AllKnownTypes() {
+		kinds.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+	}
 	for _, d := range clusterAPI() {
 		kinds.AddKnownTypeWithName(schema.GroupVersionKind{Group: d.Group, Version: d.At("spec", "versions").AtPath("[0].name").Text(), Kind: d.DefinedKind}, &metav1.PartialObjectMetadata{})
 	}

@@ -208,14 +208,6 @@ var clusterctlRules = []contract.Rule{{
 		return findings
 	}),
 }, {
-	ID:       "clusterctl/clusterclass-file",
-	Severity: contract.Info,
-	Only:     contract.FormRelease,
-	Source:   clusterctl("ClusterClass definitions"),
-	Why:      "A ClusterClass has its own variables, and is used in any namespace. A change of an object that two classes share changes the clusters of both.",
-	Fix:      "Remove namespaces and ${…}, and give each ClusterClass its own templates.",
-	Check:    checkClusterClasses,
-}, {
 	ID:       "clusterctl/variables-default",
 	Severity: contract.Error,
 	Only:     contract.FormBundle,
@@ -403,32 +395,6 @@ func checkTemplateNamespaces(t *contract.Template) (findings contract.Findings) 
 		case o.Namespace != "" && o.Namespace != first:
 			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, but %s in earlier objects", o.Namespace, first)...)
 		}
-	}
-	return findings
-}
-
-func checkClusterClasses(b *contract.Bundle) contract.Findings {
-	owner := map[string]string{}
-	return eachTemplateFile(contract.ClusterClassFile, func(t *contract.Template) contract.Findings {
-		findings := variableFindings(t)
-		for _, o := range t.Objects {
-			if namespace := o.At("metadata", "namespace"); namespace.Exists() {
-				findings = append(findings, namespace.Finding("the object has a fixed namespace")...)
-			}
-			key := o.Kind.String() + " " + o.Name
-			if other, shared := owner[key]; shared && other != t.File {
-				findings = append(findings, o.Finding("the object is also in %s", other)...)
-			}
-			owner[key] = t.File
-		}
-		return findings
-	})(b)
-}
-
-// variableFindings returns a finding for each line with a variable.
-func variableFindings(t *contract.Template) (findings contract.Findings) {
-	for _, use := range t.Uses {
-		findings = append(findings, contract.Finding{File: t.File, Line: use.Line, Message: "variable " + use.Name + " in a ClusterClass"})
 	}
 	return findings
 }

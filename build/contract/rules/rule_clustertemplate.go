@@ -93,13 +93,7 @@ func checkTemplateUnique(t *contract.Template) (findings contract.Findings) {
 		}
 		seen[o.Identity()] = true
 		for value := range o.All() {
-			keys := map[string]bool{}
-			for key, field := range value.Fields() {
-				if keys[key] {
-					findings = append(findings, field.Finding("the field %s occurs twice", key)...)
-				}
-				keys[key] = true
-			}
+			findings = append(findings, duplicateKeys(value)...)
 		}
 	}
 	return findings

@@ -53,25 +53,17 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	ID:       "metadata-yaml/kind",
 	Severity: contract.Error,
 	Source:   clusterctl("Validation Rules"),
-	Why:      "clusterctl rejects metadata of another kind.",
+	Why:      "clusterctl rejects metadata of another kind. It still accepts old files without a kind, which are only a warning.",
 	Fix:      "Set kind to Metadata.",
 	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) contract.Findings {
-		if kind := m.At("kind"); kind.Text() != "Metadata" && kind.Text() != "" {
+		switch kind := m.At("kind"); kind.Text() {
+		case "Metadata":
+			return nil
+		case "":
+			return kind.Finding("the kind is missing").As(contract.Warning)
+		default:
 			return kind.Finding("the kind is %q, not Metadata", kind.Text())
 		}
-		return nil
-	}),
-}, {
-	ID:       "metadata-yaml/kind-present",
-	Severity: contract.Warning,
-	Source:   clusterctl("Validation Rules"),
-	Why:      "The kind must be Metadata. clusterctl still accepts old files without a kind.",
-	Fix:      "Set kind to Metadata.",
-	Check: eachReleaseMetadata(func(_ *contract.Bundle, m *contract.Object) contract.Findings {
-		if kind := m.At("kind"); kind.Text() == "" {
-			return kind.Finding("the kind is missing")
-		}
-		return nil
 	}),
 }, {
 	ID:       "metadata-yaml/release-series",

@@ -95,7 +95,7 @@ var webhookRules = []contract.Rule{{
 		if service == nil || len(podsOf(b, service)) > 0 {
 			return nil
 		}
-		return config.At("service", "name").Finding("Service %s selects no pods of the provider", service.Name)
+		return service.At("spec", "selector").Finding("the Service of a webhook selects no pods of the provider")
 	}),
 }, {
 	ID:       "webhook/rule-resource-in-bundle",
@@ -332,7 +332,7 @@ func checkWebhookPaths(b *contract.Bundle) contract.Findings {
 				findings = path.Finding("the path is for the kind %s, which no rule of the webhook matches", d.DefinedKind)
 			}
 		}
-		if !isForKinds {
+		if !isForKinds && webhook.At("rules").Length() > 0 {
 			return nil // reported by another rule
 		}
 		return findings

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -86,6 +88,15 @@ func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured)
 		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{*cause}}, nil
 	}
 	_, err := c.Apply(ctx, object, askingAs)
+	return c.Answer(ctx, object, err)
+}
+
+// DryRunCreate implements contract.Server. The API server compares names after all else.
+func (c *Cluster) DryRunCreate(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
+	err := c.Create(ctx, object, metav1.CreateOptions{FieldManager: askingAs, FieldValidation: metav1.FieldValidationStrict})
+	if apierrors.IsAlreadyExists(err) {
+		return contract.Answer{}, nil
+	}
 	return c.Answer(ctx, object, err)
 }
 
@@ -157,19 +168,35 @@ func unknown(format string, arguments ...any) contract.Answer {
 	return contract.Answer{Verdict: contract.Unknown, Causes: []contract.Cause{{Message: fmt.Sprintf(format, arguments...)}}}
 }
 
-// rejectedFor returns a rejection with its causes.
+// rejectedFor returns a rejection with its causes. A webhook that failed to check an object rejects it for an internal error, which says
+// nothing about the object.
 func rejectedFor(err error, status apierrors.APIStatus) contract.Answer {
 	answer := contract.Answer{Verdict: contract.Rejected}
+	var failed []contract.Cause
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {
-			answer.Causes = append(answer.Causes, contract.Cause{Field: cause.Field, Message: cause.Message})
+			switch found := (contract.Cause{Field: cause.Field, Message: cause.Message}); {
+			case cause.Type == metav1.CauseType(field.ErrorTypeInternal):
+				failed = append(failed, found)
+			case !strings.Contains(cause.Message, "some validation rules were not checked because the object was invalid"):
+				answer.Causes = append(answer.Causes, found)
+			}
 		}
 	}
-	if answer.Causes == nil {
+	for _, match := range strictField.FindAllStringSubmatch(err.Error(), -1) {
+		answer.Causes = append(answer.Causes, contract.Cause{Field: match[2], Message: match[1]})
+	}
+	switch {
+	case answer.Causes == nil && failed != nil:
+		return contract.Answer{Verdict: contract.Unknown, Causes: failed}
+	case answer.Causes == nil:
 		answer.Causes = []contract.Cause{{Message: err.Error()}}
 	}
 	return answer
 }
+
+// strictField is the part of an error about a field of an object whose fields are validated strictly.
+var strictField = regexp.MustCompile(`((?:unknown|duplicate) field) "([^"]+)"`)
 
 // forbidden distinguishes objects that admission rejects for every user, such as
 // privileged pods, from missing permissions of this user: they say nothing about

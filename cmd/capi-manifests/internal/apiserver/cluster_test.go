@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -282,6 +283,67 @@ func TestCluster_AnswerOfAConversionWebhook(t *testing.T) {
 		err := apierrors.NewInternalError(fmt.Errorf("conversion webhook for cluster.x-k8s.io/v1beta1, Kind=MachineHealthCheck failed: %s", failure))
 		if got, err := (&Cluster{}).Answer(t.Context(), &unstructured.Unstructured{}, err); err != nil || got.Verdict != want {
 			t.Errorf("%s: %v, %v", failure, got, err)
+		}
+	}
+}
+
+const createdCRD = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: examples.created.example.com}
+spec:
+  group: created.example.com
+  names: {kind: Example, plural: examples}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {labels: {type: object, additionalProperties: {type: string}}}}}}}
+`
+
+// TestCluster_CreationOfARelease: clusterctl and kubectl create the objects of a release. An apply rejects a field that is null.
+func TestCluster_CreationOfARelease(t *testing.T) {
+	againstServer(t, server(t), createdCRD) // installs it
+	c := server(t)
+	for name, test := range map[string]struct {
+		spec map[string]any
+		want contract.Answer
+	}{
+		"null":          {map[string]any{"labels": nil}, contract.Answer{}},
+		"unknown field": {map[string]any{"label": "a"}, contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Field: "spec.label", Message: "unknown field"}}}},
+	} {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "created.example.com/v1", "kind": "Example", "spec": test.spec}}
+		o.SetNamespace("default")
+		o.SetName("a")
+		got, err := c.DryRunCreate(t.Context(), o)
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%s (-want +got):\n%s\n%v", name, diff, err)
+		}
+	}
+	existing := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	existing.SetName("default")
+	if got, err := c.DryRunCreate(t.Context(), existing); got.Verdict != contract.Accepted || err != nil {
+		t.Errorf("an object that exists: %v, %v", got, err)
+	}
+}
+
+// A webhook that cannot read another object rejects an object for an internal error, which says nothing about the object.
+func TestCluster_AnswerOfAWebhookThatFailed(t *testing.T) {
+	failed := field.InternalError(field.NewPath("spec", "topology", "class"), context.DeadlineExceeded)
+	invalid := field.Invalid(field.NewPath("spec", "replicas"), 2, "must be odd")
+	unchecked := field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")
+	for name, test := range map[string]struct {
+		errs field.ErrorList
+		want contract.Answer
+	}{
+		"failed":             {field.ErrorList{failed}, contract.Answer{Verdict: contract.Unknown, Causes: []contract.Cause{{Field: "spec.topology.class", Message: failed.ErrorBody()}}}},
+		"invalid and failed": {field.ErrorList{failed, invalid}, contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Field: "spec.replicas", Message: invalid.ErrorBody()}}}},
+		"not all checked":    {field.ErrorList{invalid, unchecked}, contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Field: "spec.replicas", Message: invalid.ErrorBody()}}}},
+	} {
+		err := apierrors.NewInvalid(schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}, "a", test.errs)
+		got, errAnswer := (&Cluster{}).Answer(t.Context(), &unstructured.Unstructured{}, err)
+		if diff := cmp.Diff(test.want, got); diff != "" || errAnswer != nil {
+			t.Errorf("%s (-want +got):\n%s\n%v", name, diff, errAnswer)
 		}
 	}
 }

@@ -90,13 +90,14 @@ func (c *Cluster) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	return resource.Apply(ctx, desired.GetName(), desired, metav1.ApplyOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: true})
 }
 
-// Create returns the answer of the API server to a create by a field manager, from a dry run.
-func (c *Cluster) Create(ctx context.Context, desired *unstructured.Unstructured, manager string) error {
+// Create returns the answer of the API server to a create with options, from a dry run.
+func (c *Cluster) Create(ctx context.Context, desired *unstructured.Unstructured, options metav1.CreateOptions) error {
 	resource, err := c.resources.of(desired)
 	if err != nil {
 		return err
 	}
-	_, err = resource.Create(ctx, desired, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager})
+	options.DryRun = []string{metav1.DryRunAll}
+	_, err = resource.Create(ctx, desired, options)
 	return err
 }
 

@@ -157,7 +157,7 @@ func (v *Report) AskServer(ctx context.Context, bundles []extractor.Bundle, serv
 }
 
 // AskServerAboutReleases adds the findings of an API server about the releases of a report. A line with an error
-// has its cause already.
+// has its cause already, and so has an object with an error if the server names no field.
 func (v *Report) AskServerAboutReleases(ctx context.Context, server contract.Server) error {
 	for i, bundle := range v.Bundles {
 		release, err := source.ReadClusterctlRelease(v.Source, bundle.Release)
@@ -171,7 +171,8 @@ func (v *Report) AskServerAboutReleases(ctx context.Context, server contract.Ser
 		for _, f := range list {
 			f.File = filepath.Join(v.Source, bundle.Release, f.File)
 			known := slices.ContainsFunc(bundle.Findings, func(other contract.Finding) bool {
-				return other.Severity == contract.Error && other.File == f.File && other.Line == f.Line
+				isCause := other.Line == f.Line || f.Field == "" && other.Object == f.Object
+				return other.Severity == contract.Error && other.File == f.File && isCause
 			})
 			if !known {
 				v.Bundles[i].Findings = append(v.Bundles[i].Findings, f)

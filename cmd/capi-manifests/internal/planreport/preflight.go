@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -105,7 +106,7 @@ func (j *judged) Merge(ctx context.Context, desired *unstructured.Unstructured, 
 
 // Create implements guard.Cluster.
 func (j *judged) Create(ctx context.Context, desired *unstructured.Unstructured) error {
-	return j.Cluster.Create(ctx, desired, v1alpha1.FieldOwner)
+	return j.Cluster.Create(ctx, desired, metav1.CreateOptions{FieldManager: v1alpha1.FieldOwner})
 }
 
 // All implements guard.Cluster.
