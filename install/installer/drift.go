@@ -31,7 +31,7 @@ func (a attempt) driftEvents(current string, of *contention) []status.Event {
 	key := a.plan.key()
 	var reverted []string
 	for o := range a.result.Objects() {
-		if change := externalChange(o.Action); change != "" && !o.Paused && !a.plan.addsCheck(o) {
+		if change := externalChange(o.Action); change != "" && !o.Paused && !a.plan.followsSpec(o) {
 			countDrift(o)
 			if of.contested(subject{key, o.Identity}) || o.RestoredBy != "" {
 				continue
@@ -63,9 +63,12 @@ func (a attempt) restoreEvents() []status.Event {
 	return []status.Event{{Reason: status.RestoreRecognized, Message: "installed objects were restored from a backup, and the installer owns their fields again: " + strings.Join(parts, "; ")}}
 }
 
-// addsCheck reports whether an object is the check of a CRD that has become unmanaged since the version was created. Until the next version
-// exists, the current one creates it.
-func (v version) addsCheck(o engine.Object) bool {
+// followsSpec reports whether an object was written because the list of unmanaged CRDs has changed since the version was created: the check of a
+// CRD that has become unmanaged, or a CRD that is managed again. Until the next version exists, the current one writes both.
+func (v version) followsSpec(o engine.Object) bool {
+	if o.GroupKind == object.CustomResourceDefinition {
+		return slices.Contains(v.released, o.Name)
+	}
 	return o.Action == engine.Created && o.GroupKind == object.CompatibilityRequirement && slices.ContainsFunc(v.added, func(crd string) bool {
 		return o.Name == revision.RequirementName(crd, v.number)
 	})

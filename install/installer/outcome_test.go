@@ -194,12 +194,16 @@ func TestDrift_Actions(t *testing.T) {
 	}
 }
 
-// A check that the current version creates, because a CRD has become unmanaged, is no drift. Its later deletion by another actor is.
+// A check that the current version creates, because a CRD has become unmanaged, is no drift, nor is a CRD that is managed again. The later
+// deletion of the check by another actor is.
 func TestDrift_CheckOfAnAddedCRD(t *testing.T) {
-	of := func(name string, action engine.Action) engine.Result {
-		return result(phase("preflight", engine.Object{Reference: engine.Reference{Identity: object.Identity{GroupKind: object.CompatibilityRequirement, Name: name}}, Action: action}))
+	written := func(kind schema.GroupKind, name string, action engine.Action) engine.Result {
+		return result(phase("preflight", engine.Object{Reference: engine.Reference{Identity: object.Identity{GroupKind: kind, Name: name}}, Action: action}))
 	}
-	current := version{name: "4.22.0-4", number: 4, unmanaged: []string{"a.x.io", "b.x.io"}, added: []string{"b.x.io"}}
+	of := func(name string, action engine.Action) engine.Result {
+		return written(object.CompatibilityRequirement, name, action)
+	}
+	current := version{name: "4.22.0-4", number: 4, unmanaged: []string{"a.x.io", "b.x.io"}, added: []string{"b.x.io"}, released: []string{"c.x.io"}}
 	for name, test := range map[string]struct {
 		result engine.Result
 		drift  bool
@@ -208,6 +212,8 @@ func TestDrift_CheckOfAnAddedCRD(t *testing.T) {
 		"a changed check of an added CRD":         {of("b.x.io-4", engine.Recovered), true},
 		"a deleted check of the version":          {of("a.x.io-4", engine.Created), true},
 		"the check of another version of the CRD": {of("b.x.io-3", engine.Created), true},
+		"a CRD that is managed again":             {written(object.CustomResourceDefinition, "c.x.io", engine.Updated), false},
+		"another CRD":                             {written(object.CustomResourceDefinition, "d.x.io", engine.Updated), true},
 	} {
 		if got := (attempt{plan: plan{version: current}, result: test.result}).driftEvents("4.22.0-4", &contention{}); (got != nil) != test.drift {
 			t.Errorf("%s: events %v, want some: %t", name, got, test.drift)

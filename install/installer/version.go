@@ -34,6 +34,8 @@ type version struct {
 	unmanaged []string
 	// added are the unmanaged CRDs that the version was not created with: the next version is.
 	added []string
+	// released are the CRDs that a newer version leaves unmanaged.
+	released []string
 }
 
 // load reads a version and checks that its digest is the one in the status.
@@ -44,6 +46,11 @@ func (s state) load(entry v1alpha1.Version) (version, error) {
 	}
 	out.unmanaged = union(entry.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
 	out.added = slices.DeleteFunc(slices.Clone(s.Cluster.Spec.UnmanagedCRDs), func(crd string) bool { return slices.Contains(entry.UnmanagedCRDs, crd) })
+	for _, newer := range s.Cluster.Status.Versions {
+		if newer.Revision > entry.Revision {
+			out.released = append(out.released, newer.UnmanagedCRDs...)
+		}
+	}
 	return out, err
 }
 

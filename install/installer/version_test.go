@@ -66,7 +66,7 @@ func stateOf(versions []v1alpha1.Version, configMaps ...corev1.ConfigMap) state 
 func TestLoad_OfTheStatus(t *testing.T) {
 	first, firstMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
 	second, secondMap := storedVersion(t, "4.22.0-2", settings("a", "blue"))
-	first.UnmanagedCRDs = []string{"c", "b"}
+	first.UnmanagedCRDs, second.UnmanagedCRDs = []string{"c", "b"}, []string{"d"}
 	secondMap.Annotations[v1alpha1.InstalledAsAnnotation] = "4.22.0-1"
 	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
 	s.Cluster.Spec.UnmanagedCRDs = []string{"a", "b"}
@@ -79,6 +79,9 @@ func TestLoad_OfTheStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a"}, rev.added); diff != "" {
 		t.Errorf("added to the unmanaged CRDs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"d"}, rev.released); diff != "" {
+		t.Errorf("unmanaged in newer versions (-want +got):\n%s", diff)
 	}
 	rev, err = s.loadNumber(2)
 	if err != nil {
