@@ -68,7 +68,7 @@ func (s Settings) Check(components []string) (errs field.ErrorList) {
 		switch {
 		case slices.Contains(names, settings.Name) && settings.VariablesFrom != nil:
 			errs = append(errs, field.Invalid(componentsPath.Index(i).Child("variablesFrom"), settings.VariablesFrom.SecretRef.Name,
-				"the Secret has no key with the name of a variable that variables lacks; \"capi-manifests settings\" lists the variables of a component"))
+				"the Secret has no key with the name of a variable of the component that variables lacks"))
 		case slices.Contains(names, settings.Name):
 		case why != "":
 			errs = append(errs, field.Invalid(path, settings.Name, why))

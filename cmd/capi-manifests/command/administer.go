@@ -36,8 +36,7 @@ type change struct {
 
 const changeLong = `
 
-The command prints the kubectl command that makes the same change, and makes it. With --dry-run the API server only checks
-it. It needs the verbs get and patch on the changed objects.`
+The command prints the kubectl command for the change, and makes it. It needs the verbs get and patch on the changed objects.`
 
 // changes are the commands that patch a cluster, as an administrator could with kubectl.
 var changes = []change{

@@ -16,14 +16,11 @@ import (
 
 const checkLong = `Test a cluster for the installer: the version of Kubernetes, the APIs that it needs, and, with a dry run of each object
 of deploy/kubernetes, or of manifests in OpenShift, your permissions and the admission policies of the cluster. Objects in namespaces
-that do not exist yet cannot be checked. "plan --against" checks the objects of providers, and reads all of their
-images.
+that do not exist yet cannot be checked. "plan --against" checks the objects of providers.
 
 The manifest of each image of --images-json, or of the installed images.json with its overrides, is read from its registry or mirrors,
-all at once and for at most 20 seconds. The requests are sent from this machine, with the credentials, mirrors,
-certificates and proxy that the installer reads in the cluster; with the settings of this machine, as of podman, if the namespace of the
-installer does not exist yet or you may not read its Secret. The network of a pod can differ, and files of the
-installer's pod are not read. --skip-registries asks none.
+all at once and for at most 20 seconds. The requests are sent from this machine, with the configuration of registries that the installer reads
+in the cluster, or with the one of this machine, as of podman, if you cannot read it. The network of a pod can differ.
 
 Without --pre, the installer itself is checked afterwards, as by status. Nothing is written. The exit code is 1 if a check fails.`
 

@@ -196,28 +196,10 @@ func EntryAt(path string) (mutate.Appendable, error) {
 		return nil, fmt.Errorf("reading the OCI layout %s: %w", path, err)
 	}
 	image, err := tarball.ImageFromPath(path, nil)
-	if release, _ := IsImagesJSON(path); err != nil && release {
-		return nil, &InvalidError{fmt.Errorf("%s is a JSON file, not an archive; for a release use --images-json %[1]s", path)}
-	}
-	if err != nil && isCompressed(path) {
-		return nil, &InvalidError{fmt.Errorf("%s is compressed: want the tar file of an image, as \"gunzip --stdout %[1]s\" writes it", path)}
-	}
 	if err != nil {
-		return nil, &InvalidError{fmt.Errorf("%s: want an image, an OCI layout, a directory with a bundle, or an archive with a single image as \"podman save\" or \"docker save\" writes it: %w; \"capi-manifests generate\" creates a bundle from manifests", path, err)}
+		return nil, &InvalidError{fmt.Errorf("%s: want an image, an OCI layout, a directory with a bundle, or an archive without compression and with a single image, as \"podman save\" or \"docker save\" writes it: %w; \"capi-manifests generate\" creates a bundle from manifests, and --images-json names a release", path, err)}
 	}
 	return image, nil
-}
-
-// isCompressed reports whether a file begins like one of gzip.
-func isCompressed(path string) bool {
-	file, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	begin := make([]byte, 2)
-	_, err = io.ReadFull(file, begin)
-	return err == nil && string(begin) == "\x1f\x8b"
 }
 
 // InvalidError reports an invalid input; a retry does not help.

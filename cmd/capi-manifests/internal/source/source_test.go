@@ -71,8 +71,8 @@ func TestBundles_ErrorsNameTheSource(t *testing.T) {
 		invalid       bool
 	}{
 		"a damaged archive":    {string(content[:len(content)-1500]), "reading the OCI layout", true},
-		"a release":            {`{"aws": "quay.io/a/b@sha256:0"}`, "is a JSON file, not an archive", true},
-		"another kind of file": {"hello", "or an archive with a single image", true},
+		"a release":            {`{"aws": "quay.io/a/b@sha256:0"}`, "--images-json names a release", true},
+		"another kind of file": {"hello", "or an archive without compression", true},
 	} {
 		t.Run(problem, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "input")
