@@ -256,7 +256,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		return err
 	}
 	retries := newRetries()
-	instances := &instance.Access{Namespace: options.Namespaces.Operator, Live: live, Writer: writer}
+	instances := &instance.Access{Namespace: options.Namespaces.Operator, Live: live, Writer: writer, LateWrites: options.LateWrites}
 	reconciler := &installer.Reconciler{
 		Client: writer, Live: live, Reporter: reporter, Official: official, Mask: options.Mask, Namespaces: options.Namespaces,
 		Applier: installer.Applier{

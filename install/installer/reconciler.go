@@ -85,6 +85,9 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 	progressed := status.Advanced(cluster.Status.Versions, outcome.Phases)
 	r.refused = nextAttempt(r.refused, outcome.Reason, progressed)
 	outcome.RecheckWithin(r.refused)
+	if r.LateWrites != nil { // a former leader can create its policy and its permission again until then
+		outcome.RecheckWithin(time.Until(r.LateWrites()))
+	}
 	var reported status.Reported
 	var err error
 	if cluster.Name == "" {

@@ -115,6 +115,8 @@ func (s state) deleteRevisions(ctx context.Context, writer client.Writer) error 
 		}
 		if err := writer.Delete(ctx, configMap, client.Preconditions{UID: &configMap.UID}); client.IgnoreNotFound(err) != nil {
 			failed = append(failed, fmt.Errorf("deleting revision ConfigMap %s: %w", configMap.Name, err))
+		} else { // the managers of all versions are stopped in this pass
+			configMap.DeletionTimestamp = new(metav1.Now())
 		}
 	}
 	return errors.Join(failed...)

@@ -92,6 +92,8 @@ type Access struct {
 	Live client.Reader
 	// Writer writes to the API server.
 	Writer client.Writer
+	// LateWrites returns the time until a write of a former leader can arrive; zero if there is none, as nil does.
+	LateWrites func() time.Time
 
 	// role is the role that lets the installer list and write instances.
 	role Temporary
@@ -100,12 +102,17 @@ type Access struct {
 // Temporary is what is known of an object of the installer that exists only during a pass.
 type Temporary struct {
 	// MayExist is set while the object may exist, Checked once this process has deleted the
-	// object that an earlier process may have left behind.
+	// object that an earlier process may have left behind, or may still create.
 	MayExist, Checked bool
 }
 
 // Absent reports whether the object is known not to exist.
 func (t Temporary) Absent() bool { return !t.MayExist && t.Checked }
+
+// Deleted returns what is known of an object that this process has deleted.
+func (a *Access) Deleted() Temporary {
+	return Temporary{Checked: a.LateWrites == nil || !time.Now().Before(a.LateWrites())}
+}
 
 // serverDelay is the time that other API servers may need until they know a change that one of them knows, such as a policy: they compile new
 // ones every second.

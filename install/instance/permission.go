@@ -113,6 +113,6 @@ func (a *Access) Withdraw(ctx context.Context) error {
 			return fmt.Errorf("deleting %T %s: %w", object, instancesRole, err)
 		}
 	}
-	a.role = Temporary{Checked: true}
+	a.role = a.Deleted()
 	return nil
 }

@@ -44,6 +44,8 @@ type policy struct {
 	// namespace is the namespace of the installer, in which dry runs ask the policy.
 	namespace string
 	state     *instance.Temporary
+	// deleted returns what is known of the policy after its deletion.
+	deleted func() instance.Temporary
 	// delay is the time until all API servers enforce it; 0 means two seconds.
 	delay time.Duration
 }
@@ -165,7 +167,7 @@ func (p policy) lift(ctx context.Context) error {
 			return fmt.Errorf("deleting %T %s: %w", object, deletionPolicyName, err)
 		}
 	}
-	*p.state = instance.Temporary{Checked: true}
+	*p.state = p.deleted()
 	return nil
 }
 

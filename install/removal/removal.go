@@ -45,7 +45,7 @@ type Remover struct {
 func (r *Remover) crds() crds { return crds{r.Live, r.Writer, r.Engine.Owners} }
 
 func (r *Remover) policy() policy {
-	return policy{r.Live, r.Writer, r.Instances.Namespace, &r.guarded, r.PolicyDelay}
+	return policy{r.Live, r.Writer, r.Instances.Namespace, &r.guarded, r.Instances.Deleted, r.PolicyDelay}
 }
 
 // CleanUp deletes the temporary objects that an earlier process may have left behind.

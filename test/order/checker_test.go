@@ -3,6 +3,7 @@
 package order
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,39 +13,65 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/reason"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // checker checks the invariants.
 type checker struct {
-	did       map[string]bool                 // actions so far
-	touched   map[string]string               // last method of another actor on a path
-	read      map[string]*v1alpha1.ClusterAPI // by actor: what it has read last
-	current   string                          // the version that is completely installed
-	storage   map[string]bool                 // storage versions that a revision has switched to
-	machines  map[string]bool                 // names of instances
-	older     map[string]bool                 // names of objects that an older backup has given fields of an older version
-	scaled    int64                           // replicas that an autoscaler has set since the last write of the installer
-	finalized map[string]bool                 // paths of objects that got the finalizer of a user
-	live      *unstructured.Unstructured      // the object of a write before the write
-	paused    map[*process]bool               // whose installer has read that it is paused
-	listed    map[string]bool                 // versions that were in the status
-	numbers   map[string]string               // digest of the manifests of each version
-	uids      map[string]string               // of the installed objects at the begin of the upgrade
-	failed    error                           // of an event
-	hashes    map[string]uint64               // of the objects in the hub
+	did       map[string]bool     // actions so far
+	touched   map[string]*touch   // by name: last write of another actor
+	read      map[reader]readings // what each controller has read last
+	current   string              // the version that is completely installed
+	storage   map[string]bool     // storage versions that a revision has switched to
+	machines  map[string]bool     // names of instances
+	older     map[string]bool     // names of objects that an older backup has given fields of an older version
+	component map[string]int      // index of the component of an object, by owner, kind and name
+	late      map[string]bool     // names of objects that a former leader has written
+	scaled    int64               // replicas that an autoscaler has set since the last write of the installer
+	finalized map[string]bool     // paths of objects that got the finalizer of a user
+	paused    map[*process]bool   // whose installer has read that it is paused
+	listed    map[string]bool     // versions that were in the status
+	numbers   map[string]string   // digest of the manifests of each version
+	uids      map[string]string   // of the installed objects at the begin of the upgrade
+	failed    error               // of an event
+	hashes    map[string]uint64   // of the objects in the hub
 	state     uint64
 	seen      map[*history]int // changes in state
 }
 
+// touch is a write of another actor.
+type touch struct {
+	method string
+	known  bool // the informers had seen it when the installer began its last reconcile
+}
+
+// reader is a controller of a process.
+type reader struct {
+	process *process
+	actor   string
+}
+
+// readings is a ClusterAPI object, and its conditions.
+type readings struct {
+	cluster    *v1alpha1.ClusterAPI
+	conditions map[string]string
+	began      int64 // generation at the begin of the reconcile
+	listed     bool  // the next read of the ClusterAPI object begins a reconcile
+}
+
 func newChecker() *checker {
-	return &checker{finalized: map[string]bool{}, older: map[string]bool{}, touched: map[string]string{}, read: map[string]*v1alpha1.ClusterAPI{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
+	return &checker{finalized: map[string]bool{}, older: map[string]bool{}, component: map[string]int{}, late: map[string]bool{}, touched: map[string]*touch{}, read: map[reader]readings{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
 }
 
 // changed records a write of another actor.
@@ -55,8 +82,22 @@ func (c *checker) changed(method, path string) {
 		c.machines[name] = true
 	case path == machines:
 		clear(c.machines)
-	case path != clusterPath && !strings.HasSuffix(path, "/status"):
-		c.touched[strings.TrimSuffix(path, "/scale")] = method
+	case path != clusterPath:
+		t, _ := parse(path)
+		c.touched[t.name] = &touch{method: method}
+	}
+}
+
+// excused reports whether an object can differ from what a process knows: another actor has written it since the last reconcile began.
+func (c *checker) excused(name string) bool { return c.touched[name] != nil && !c.touched[name].known }
+
+// begun records what the informers know when a reconcile of the installer begins.
+func (c *checker) begun(w *world) {
+	for name, touch := range c.touched {
+		touch.known = !slices.ContainsFunc(w.process.streams, func(s *stream) bool {
+			_, pending := s.pending()
+			return pending != nil && pending.object.GetName() == name || s.lost || s.forgets
+		})
 	}
 }
 
@@ -65,14 +106,14 @@ func (c *checker) adopted() bool { return c.did["unmanage"] || c.did["theirs-crd
 
 // disturbed reports whether another actor has changed an object.
 func (c *checker) disturbed() bool {
-	return len(c.touched) > 0 || c.did["not-ready"] || c.did["uninstall"] || c.did["override"]
+	return len(c.touched) > 0 || c.did["uninstall"] || c.did["override"]
 }
 
 // event checks an Event: drift needs another actor.
 func (c *checker) event(body []byte) {
 	event := struct{ Reason, Note, Message string }{}
 	_ = json.Unmarshal(body, &event)
-	if event.Reason == "DriftCorrected" && !c.disturbed() {
+	if event.Reason == "DriftCorrected" && !c.disturbed() && !c.did["unmanage"] { // the installer removes its marks from an unmanaged CRD
 		c.failed = fmt.Errorf("G15: an event reports drift, and no other actor has changed an object: %s%s", event.Note, event.Message)
 	}
 }
@@ -95,29 +136,42 @@ func (c *checker) before(w *world, r *request) error {
 		return fmt.Errorf("G7: a paused installer writes: %s", r)
 	}
 	live := w.server.get(t.collection(), t.namespace, t.name)
-	c.live = live
-	if live != nil && live.GetLabels()[othersLabel] == "others" && !v1alpha1.AllowsAdoption(live.GetAnnotations()) {
-		return fmt.Errorf("an object of others is written: %s", r)
-	}
 	if t.collection() == crdCollection && r.method == http.MethodDelete && live != nil {
-		if found := w.instances(); t.name == machinesCRD && found > 0 {
-			return fmt.Errorf("G1: CRD %s is deleted with %d instances", t.name, found)
+		if found, err := w.stored(); t.name == machinesCRD && len(found) > 0 || err != nil {
+			return fmt.Errorf("G1: CRD %s is deleted with %d instances %v", t.name, len(found), err)
 		}
 	}
 	if t.collection() == crdCollection && t.name == machinesCRD && t.under == "" {
 		return c.hold(w, r)
 	}
-	if cluster := c.read["installer"]; r.method == http.MethodDelete && !ours(t) && t.collection() != deployments && cluster != nil && cluster.DeletionTimestamp != nil && !c.did["restore"] {
-		for key, object := range w.installed() {
-			if object.GetKind() == "Deployment" && object.GetDeletionTimestamp() == nil {
-				return fmt.Errorf("an uninstall deletes an object while %s runs: %s", key, r)
+	return nil
+}
+
+// removed checks a deletion that the API server has accepted.
+func (c *checker) removed(w *world, r *request, was *unstructured.Unstructured) error {
+	if was == nil || ours(r.target) || r.target.resource == "machines" {
+		return nil
+	}
+	if was.GetLabels()[engine.ManagedByLabel] != v1alpha1.Prefix {
+		return fmt.Errorf("an object of others is deleted: %s", r)
+	}
+	key, by, restored := was.GetKind()+" "+was.GetName(), controller(was), c.did["restore"] || c.did["restore-by-apply"]
+	cluster, deployment := w.cluster(), was.GetKind() == "Deployment"
+	if uninstalls := cluster == nil || cluster.DeletionTimestamp != nil; !uninstalls {
+		for _, version := range cluster.Status.Versions {
+			if i := w.component(&version, key); i >= 0 && ownerOf(&version, i) == by && (version.Name == cluster.Status.CurrentVersion || version.Name == cluster.Status.DesiredVersion) {
+				return fmt.Errorf("G14: an object of version %s is deleted: %s", version.Name, r)
 			}
 		}
 	}
-	if r.method == http.MethodDelete && t.namespace == namespace {
-		found := w.server.get(t.collection(), t.namespace, t.name)
-		if found != nil && found.GetLabels()["app.kubernetes.io/managed-by"] != v1alpha1.Prefix {
-			return fmt.Errorf("an object of others is deleted: %s", r)
+	read := c.read[reader{r.process, "installer"}].cluster
+	for other, live := range w.installed() {
+		switch uninstall := read != nil && read.DeletionTimestamp != nil; {
+		case deployment || restored || live.GetDeletionTimestamp() != nil && live.GetKind() == "Deployment":
+		case live.GetKind() == "Deployment" && (uninstall || by != "" && controller(live) == by && c.component[by+" "+other] == c.component[by+" "+key] && path(was) == ""):
+			return fmt.Errorf("G19: an object is deleted while %s runs: %s", other, r)
+		case uninstall && by != "" && controller(live) == by && c.component[by+" "+other] > c.component[by+" "+key]:
+			return fmt.Errorf("an object is deleted before %s of a later component: %s", other, r)
 		}
 	}
 	return nil
@@ -130,21 +184,24 @@ func (c *checker) hold(w *world, r *request) error {
 	if before == nil || json.Unmarshal(r.body, &sent.Object) != nil {
 		return nil
 	}
-	was, is, by := stored(before), stored(sent), sent.GetAnnotations()[v1alpha1.RevisionAnnotation]
-	if was == "" || is == "" || was == is {
+	was, is, by := object.StorageVersion(before), object.StorageVersion(sent), sent.GetAnnotations()[v1alpha1.RevisionAnnotation]
+	if was == "" || is == "" || was == is || by == "" { // a version that the manifest lacks is dropped before the rollout
 		return nil
 	}
-	if c.touched[crdCollection+"/"+machinesCRD] == "" && c.storage[by+" "+was] {
+	if c.touched[machinesCRD] == nil && c.storage[by+" "+was] {
 		return fmt.Errorf("G18: revision %s switches the storage version back to %s", by, is)
 	}
 	c.storage[by+" "+is] = true
+	webhook := w.server.get(victims[3][:strings.LastIndex(victims[3], "/")], "", "machines")
+	if webhook != nil && controller(webhook) != controller(sent) && !c.excused("machines") {
+		return fmt.Errorf("G18: the storage version of a CRD switches before the webhook configuration of revision %s is applied", by)
+	}
 	return c.pods(w, "capa", by, "the storage version of a CRD")
 }
 
 // pods checks that the pods of a Deployment are those of a revision, and ready.
 func (c *checker) pods(w *world, name, revision, what string) error {
-	path := "/apis/apps/v1/namespaces/" + namespace + "/deployments/"
-	if d := w.server.get(deployments, namespace, name); d != nil && !c.did["not-ready"] && c.touched[path+name] == "" && (!isReady(d) || revision != "" && d.GetAnnotations()[v1alpha1.RevisionAnnotation] != revision) {
+	if d := w.server.get(deployments, namespace, name); d != nil && !c.excused(name) && (!isReady(d) || revision != "" && d.GetAnnotations()[v1alpha1.RevisionAnnotation] != revision) {
 		return fmt.Errorf("G18: %s switches before the pods of %s are ready", what, name)
 	}
 	return nil
@@ -161,29 +218,93 @@ func (w *world) provides(version *v1alpha1.Version) map[string]bool {
 	return out
 }
 
+// component returns the index of the component of a version that has an object; -1 if none has.
+func (w *world) component(version *v1alpha1.Version, key string) int {
+	return slices.IndexFunc(version.Components, func(c v1alpha1.Component) bool { return slices.Contains(w.releases.of[string(c.Image)], key) })
+}
+
+// ownerOf returns the version that owns the objects of a component.
+func ownerOf(version *v1alpha1.Version, component int) string {
+	return cmp.Or(version.Components[component].InstalledAs, version.InstalledAs, version.Name)
+}
+
+// controller returns the version that owns an object.
+func controller(o *unstructured.Unstructured) string {
+	return revision.Owner(v1alpha1.OpenShiftNamespaces.Operator, o)
+}
+
+// complete returns an error unless an object belongs to a version, and is ready.
+func (c *checker) complete(w *world, key, owner string, ready bool) error {
+	kind, name, _ := strings.Cut(key, " ")
+	live := w.installed()[key]
+	switch {
+	case c.excused(name) || c.late[name]:
+	case live == nil || live.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("%s does not exist", key)
+	case controller(live) != owner:
+		return fmt.Errorf("%s belongs to %s", key, controller(live))
+	case ready && kind == "Deployment" && !isReady(live):
+		return fmt.Errorf("%s is not ready", key)
+	}
+	return nil
+}
+
+// rollout checks the first write of an object in a rollout: the objects of earlier components, and the CRDs of its component, are complete.
+func (c *checker) rollout(w *world, process *process, sent, live *unstructured.Unstructured, read *v1alpha1.ClusterAPI) error {
+	desired, current := read.Status.Version(read.Status.DesiredVersion), read.Status.Version(read.Status.CurrentVersion)
+	if desired == nil || desired == current || process.dead {
+		return nil
+	}
+	at := w.component(desired, sent.GetKind()+" "+sent.GetName())
+	if at < 0 || controller(sent) != ownerOf(desired, at) || live != nil && controller(live) == controller(sent) {
+		return nil
+	}
+	for i := range desired.Components[:at+1] {
+		for _, key := range w.releases.of[string(desired.Components[i].Image)] {
+			kind, name, _ := strings.Cut(key, " ")
+			unmanaged := slices.Contains(desired.UnmanagedCRDs, name) || slices.Contains(read.Spec.UnmanagedCRDs, name)
+			unchanged := current != nil && w.component(current, key) >= 0 && ownerOf(current, w.component(current, key)) == ownerOf(desired, i)
+			if unmanaged || unchanged || i == at && (kind != "CustomResourceDefinition" || kind == sent.GetKind()) { // a failure stops no other object of its phase
+				continue
+			}
+			if err := c.complete(w, key, ownerOf(desired, i), i < at); err != nil {
+				return fmt.Errorf("G18: %s is written, and %w", sent.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
 // release checks a write against the versions that the installer has read.
 func (c *checker) release(w *world, r *request) error {
 	t, sent := r.target, &unstructured.Unstructured{}
 	if t.resource == "machines" {
-		if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && crd.GetLabels()["app.kubernetes.io/managed-by"] == "" && crd.GetAnnotations()[v1alpha1.AdoptAnnotation] == "" {
+		if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && crd.GetLabels()[engine.ManagedByLabel] == "" && crd.GetAnnotations()[v1alpha1.AdoptAnnotation] == "" {
 			return fmt.Errorf("an instance of a CRD of others is written: %s", r)
 		}
 	}
-	read := c.read["installer"]
-	if read == nil || ours(t) || r.actor != "installer" || r.method != http.MethodPost && r.kind != applyPatch || json.Unmarshal(r.body, &sent.Object) != nil {
+	read := c.read[reader{r.process, "installer"}].cluster
+	if ours(t) || r.actor != "installer" {
 		return nil
+	}
+	if read == nil {
+		return fmt.Errorf("G4: a write is decided without a read of the ClusterAPI object: %s", r)
+	}
+	if r.method != http.MethodPost && r.kind != applyPatch || json.Unmarshal(r.body, &sent.Object) != nil {
+		return nil
+	}
+	if strings.Count(sent.GetAnnotations()[v1alpha1.OwnersAnnotation], `"uid"`) > 1 {
+		return fmt.Errorf("the previous version stays an owner: %s", r)
 	}
 	live, key := w.server.get(t.collection(), t.namespace, sent.GetName()), sent.GetKind()+" "+sent.GetName()
 	desired, current := read.Status.Version(read.Status.DesiredVersion), read.Status.Version(read.Status.CurrentVersion)
-	if t.collection() == deployments && sent.GetName() == "capa" {
+	if key == "Deployment capa" {
 		c.scaled = 0
-		if live != nil && desired != nil && image(live) != image(sent) && len(c.touched) == 0 {
-			if err := c.pods(w, "capi", "", "capa"); err != nil {
-				return err
-			}
-		}
 	}
-	if t.name == "machines" && live != nil && path(live) != "" && path(live) != path(sent) && c.touched[victims[3]] == "" {
+	if err := c.rollout(w, r.process, sent, live, read); err != nil {
+		return err
+	}
+	if t.name == "machines" && live != nil && path(live) != "" && path(live) != path(sent) && c.touched["machines"] == nil {
 		if err := c.pods(w, "capa", sent.GetAnnotations()[v1alpha1.RevisionAnnotation], "a webhook"); err != nil {
 			return err
 		}
@@ -202,14 +323,6 @@ func (w *world) installs(key string) bool {
 	return slices.ContainsFunc(w.releases.objects, func(of map[string]*unstructured.Unstructured) bool { return of[key] != nil })
 }
 
-// image returns the image of a Deployment.
-func image(d *unstructured.Unstructured) string {
-	for _, container := range object.MapsAt(d.Object, "spec", "template", "spec", "containers") {
-		return object.TextAt(container, "image")
-	}
-	return ""
-}
-
 // path returns the path of a webhook.
 func path(o *unstructured.Unstructured) string {
 	for _, webhook := range object.MapsAt(o.Object, "webhooks") {
@@ -218,49 +331,72 @@ func path(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// stored returns the storage version of a CRD.
-func stored(crd *unstructured.Unstructured) string {
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	for _, v := range versions {
-		if version := v.(map[string]any); version["storage"] == true {
-			return fmt.Sprint(version["name"])
-		}
+// stored returns the instances, as etcd has them.
+func (w *world) stored() (out []*unstructured.Unstructured, err error) {
+	found, prefix := struct{ Kvs []entry }{}, "/registry/infrastructure.cluster.x-k8s.io/machines"
+	err = w.server.store("range", map[string]any{"key": []byte(prefix + "/"), "range_end": []byte(prefix + "0")}, &found)
+	for _, kv := range found.Kvs {
+		one := &unstructured.Unstructured{}
+		out, err = append(out, one), errors.Join(err, one.UnmarshalJSON(kv.Value))
 	}
-	return ""
+	return out, err
 }
 
-// instances returns the number of instances in etcd: the API server cannot read the instances of a retained CRD without its conversion webhook.
-func (w *world) instances() int {
-	found := struct {
-		Count int `json:",string"`
-	}{}
-	prefix := "/registry/infrastructure.cluster.x-k8s.io/machines"
-	if err := w.server.store("range", map[string]any{"key": []byte(prefix + "/"), "range_end": []byte(prefix + "0"), "count_only": true}, &found); err != nil {
-		w.trace = append(w.trace, fmt.Sprint("  instances: ", err))
+// cluster returns the ClusterAPI object; nil if none exists.
+func (w *world) cluster() *v1alpha1.ClusterAPI {
+	found, cluster := w.server.get(collectionOf(clusterPath), "", "cluster"), &v1alpha1.ClusterAPI{}
+	if found == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, cluster) != nil {
+		return nil
 	}
-	return found.Count
+	return cluster
 }
 
-// answered checks an answer of the API server.
-func (c *checker) answered(w *world, r *request, a answer) error {
+// answered checks an answer of the API server. was is the object before a write.
+func (c *checker) answered(w *world, r *request, a answer, was *unstructured.Unstructured) error {
 	if c.failed != nil || !a.ok() {
 		return c.failed
 	}
 	t := r.target
-	if err := c.kept(r, a.body); err != nil {
+	if was != nil && was.GetLabels()[othersLabel] == "others" && !v1alpha1.AllowsAdoption(was.GetAnnotations()) {
+		return fmt.Errorf("an object of others is written: %s", r)
+	}
+	if err := c.kept(r, a.body, was); err != nil {
 		return err
 	}
 	switch {
 	case t.resource == "clusterapis" && r.method == http.MethodGet:
-		read := &v1alpha1.ClusterAPI{}
-		if err := json.Unmarshal(a.body, read); err != nil {
+		read, content := &v1alpha1.ClusterAPI{}, &unstructured.Unstructured{}
+		if err := errors.Join(json.Unmarshal(a.body, read), content.UnmarshalJSON(a.body)); err != nil {
 			return err
 		}
-		if c.read[r.actor] = read; r.actor == "installer" {
-			c.paused[r.process] = read.Spec.InstallerMode == v1alpha1.Paused
+		by, was := reader{r.process, r.actor}, c.read[reader{r.process, r.actor}]
+		if c.read[by] = (readings{read, conditions(content), was.began, false}); !was.listed {
+			return nil
 		}
+		if c.read[by] = (readings{read, conditions(content), read.Generation, false}); r.actor == "installer" { // a reconcile begins
+			c.paused[r.process] = read.Spec.InstallerMode == v1alpha1.Paused
+			c.begun(w)
+		}
+	case t.resource == "configmaps" && r.method == http.MethodGet && t.name == "":
+		read := c.read[reader{r.process, r.actor}]
+		read.listed = true
+		c.read[reader{r.process, r.actor}] = read
+	case r.actor == "clusteroperator" && t.under == "status" && r.writes():
+		sent := &unstructured.Unstructured{}
+		if err := json.Unmarshal(a.body, &sent.Object); err != nil {
+			return err
+		}
+		if diff := gocmp.Diff(c.read[reader{r.process, r.actor}].conditions, conditions(sent)); diff != "" {
+			return fmt.Errorf("G2: the ClusterOperator does not have the conditions that were read last (-,+):\n%s", diff)
+		}
+	case r.method == http.MethodDelete && r.writes():
+		return c.removed(w, r, was)
+	case a.code == http.StatusCreated && r.kind == applyPatch && !r.dry && !ours(t):
+		return fmt.Errorf("G4: an object that was deleted is created by an apply: %s", r)
+	case t.collection() == crdCollection && t.name == machinesCRD && r.writes() && was != nil:
+		return c.migrated(w, was, a.body)
 	case t.resource == "clusterapis" && r.writes():
-		return c.status(w, r, a.body)
+		return c.status(w, r, a.body, was)
 	case t.resource == "configmaps" && r.method == http.MethodPost && r.writes():
 		created := &unstructured.Unstructured{}
 		if err := created.UnmarshalJSON(a.body); err != nil {
@@ -279,25 +415,43 @@ func (c *checker) answered(w *world, r *request, a answer) error {
 }
 
 // kept checks that a write leaves what belongs to a user: a finalizer, and an ignored field.
-func (c *checker) kept(r *request, body []byte) error {
+func (c *checker) kept(r *request, body []byte, was *unstructured.Unstructured) error {
 	now := &unstructured.Unstructured{}
-	if c.live == nil || !r.writes() || r.method == http.MethodDelete || now.UnmarshalJSON(body) != nil || now.GetUID() != c.live.GetUID() {
+	if was == nil || !r.writes() || r.method == http.MethodDelete || now.UnmarshalJSON(body) != nil || now.GetUID() != was.GetUID() {
 		return nil
 	}
-	if slices.Contains(c.live.GetFinalizers(), userFinalizer) && !slices.Contains(now.GetFinalizers(), userFinalizer) {
+	if slices.Contains(was.GetFinalizers(), userFinalizer) && !slices.Contains(now.GetFinalizers(), userFinalizer) {
 		return fmt.Errorf("the finalizer of a user is removed: %s", r)
 	}
-	read := c.read["installer"]
-	if read == nil || len(read.Spec.DriftPolicy.IgnoredFields) == 0 || r.target.name != "settings" || text(now, "data", "value") == text(c.live, "data", "value") {
+	read := c.read[reader{r.process, "installer"}].cluster
+	if read == nil || len(read.Spec.DriftPolicy.IgnoredFields) == 0 || r.target.name != "settings" || text(now, "data", "value") == text(was, "data", "value") {
 		return nil
 	}
 	return fmt.Errorf("an ignored field is written: %s", r)
+}
+
+// migrated checks that no instance is stored in a version that a write removes from the stored versions.
+func (c *checker) migrated(w *world, was *unstructured.Unstructured, body []byte) error {
+	is := &unstructured.Unstructured{}
+	if err := is.UnmarshalJSON(body); err != nil {
+		return err
+	}
+	instances, err := w.stored()
+	for _, version := range object.TextsAt(was.Object, "status", "storedVersions") {
+		for _, one := range instances {
+			if strings.HasSuffix(one.GetAPIVersion(), "/"+version) && !slices.Contains(object.TextsAt(is.Object, "status", "storedVersions"), version) {
+				return fmt.Errorf("G17: %s is no longer a stored version, and instance %s is stored in it", version, one.GetName())
+			}
+		}
+	}
+	return err
 }
 
 // explained are the actions that explain terminal reasons.
 var explained = map[string][]reason.Reason{
 	"theirs-configmap": {reason.Collision},
 	"theirs-webhook":   {reason.Collision},
+	"theirs-secret":    {reason.Collision},
 	"theirs-crd":       {reason.Collision},
 	"uninstall":        {reason.UninstallBlocked},
 	"unmanage":         {reason.CheckerAbsent, reason.Incompatible},
@@ -306,9 +460,9 @@ var explained = map[string][]reason.Reason{
 }
 
 // status checks a status that a process has written.
-func (c *checker) status(w *world, r *request, body []byte) error {
-	cluster := &v1alpha1.ClusterAPI{}
-	if err := json.Unmarshal(body, cluster); err != nil {
+func (c *checker) status(w *world, r *request, body []byte, was *unstructured.Unstructured) error {
+	cluster, before := &v1alpha1.ClusterAPI{}, &v1alpha1.ClusterAPI{}
+	if err := errors.Join(json.Unmarshal(body, cluster), runtime.DefaultUnstructuredConverter.FromUnstructured(was.Object, before)); err != nil {
 		return err
 	}
 	allowed := map[reason.Reason]bool{}
@@ -317,17 +471,34 @@ func (c *checker) status(w *world, r *request, body []byte) error {
 			allowed[one] = true
 		}
 	}
-	if version := cluster.Status.Version(cluster.Status.CurrentVersion); version != nil && version.Name != c.current && !c.disturbed() {
+	read, began := c.read[reader{r.process, r.actor}].cluster, c.read[reader{r.process, r.actor}].began
+	for _, version := range cluster.Status.Versions {
+		for i, component := range version.Components {
+			for _, key := range w.releases.of[string(component.Image)] {
+				c.component[ownerOf(&version, i)+" "+key] = i
+			}
+		}
+	}
+	if version := cluster.Status.Version(cluster.Status.CurrentVersion); version != nil && version.Name != c.current && r.actor == "installer" && read != nil {
 		c.current = version.Name
-		for _, d := range w.server.all(deployments) {
-			if w.provides(version)["Deployment "+d.GetName()] && !isReady(d) {
-				return fmt.Errorf("%s is the current version, and %s is not ready", version.Name, d.GetName())
+		for i, component := range version.Components {
+			for _, key := range w.releases.of[string(component.Image)] {
+				if _, name, _ := strings.Cut(key, " "); slices.Contains(version.UnmanagedCRDs, name) || slices.Contains(read.Spec.UnmanagedCRDs, name) {
+					continue
+				}
+				if err := c.complete(w, key, ownerOf(version, i), true); err != nil {
+					return fmt.Errorf("G5: %s is the current version, and %w", version.Name, err)
+				}
 			}
 		}
 	}
 	for _, condition := range cluster.Status.Conditions {
-		if read := c.read[r.actor]; read != nil && r.target.under == "status" && condition.ObservedGeneration > read.Generation {
-			return fmt.Errorf("%s claims generation %d, and %s has read %d", condition.Type, condition.ObservedGeneration, r.actor, read.Generation)
+		known := began
+		if was := meta.FindStatusCondition(before.Status.Conditions, condition.Type); was != nil {
+			known = max(began, was.ObservedGeneration)
+		}
+		if r.target.under == "status" && condition.ObservedGeneration > known && strings.HasPrefix(strings.ToLower(condition.Type), r.actor) {
+			return fmt.Errorf("%s claims generation %d, and %s has read %d", condition.Type, condition.ObservedGeneration, r.actor, began)
 		}
 		of := reason.Reason(condition.Reason)
 		if reason.Of(of).Severity == reason.Terminal && !allowed[of] {
@@ -429,7 +600,7 @@ func (w *world) installed() map[string]*unstructured.Unstructured {
 	out := map[string]*unstructured.Unstructured{}
 	for _, collection := range collections {
 		for _, object := range w.server.all(collection) {
-			if object.GetLabels()["app.kubernetes.io/managed-by"] == v1alpha1.Prefix {
+			if object.GetLabels()[engine.ManagedByLabel] == v1alpha1.Prefix {
 				out[object.GetKind()+" "+object.GetName()] = object
 			}
 		}
@@ -450,6 +621,9 @@ func (c *checker) remember(w *world) {
 	if w.server.get(crdCollection, "", machinesCRD) != nil {
 		c.machines["m"] = true
 	}
+	if cluster := w.cluster(); cluster != nil {
+		c.current = cluster.Status.CurrentVersion
+	}
 	for key, object := range w.installed() {
 		c.uids[key] = string(object.GetUID())
 	}
@@ -457,13 +631,9 @@ func (c *checker) remember(w *world) {
 
 // atRest checks the end of a schedule.
 func (c *checker) atRest(w *world, to int) error {
-	cluster := &v1alpha1.ClusterAPI{}
-	found := w.server.get(collectionOf(clusterPath), "", "cluster")
-	if found == nil {
+	cluster := w.cluster()
+	if cluster == nil {
 		return errors.New("no ClusterAPI object exists at the end")
-	}
-	if body, err := found.MarshalJSON(); err != nil || json.Unmarshal(body, cluster) != nil {
-		return errors.New("the ClusterAPI object is unreadable")
 	}
 	if err := fixture.Unsettled(cluster.Status, cluster.Status.DesiredVersion); err != nil {
 		return fmt.Errorf("not settled at the end: %w\n%s", err, fixture.DescribeStatus(cluster.Status))
@@ -472,7 +642,7 @@ func (c *checker) atRest(w *world, to int) error {
 	if operator == nil {
 		return errors.New("no ClusterOperator exists at the end")
 	}
-	if diff := cmp.Diff(conditions(found), conditions(operator)); diff != "" {
+	if diff := gocmp.Diff(conditions(w.server.get(collectionOf(clusterPath), "", "cluster")), conditions(operator)); diff != "" {
 		return fmt.Errorf("G2: conditions of the ClusterAPI object and the ClusterOperator (-,+):\n%s", diff)
 	}
 	if all := w.revisions(); len(all) != 1 || all[0].GetName() != cluster.Status.DesiredVersion {
@@ -506,15 +676,29 @@ func (c *checker) rest(w *world) error {
 	}
 	if crd := w.server.get(crdCollection, "", machinesCRD); crd == nil && len(c.machines) > 0 {
 		return fmt.Errorf("G1: %d instances are lost", len(c.machines))
-	} else if found := w.instances(); crd != nil && found < len(c.machines) {
-		return fmt.Errorf("G1: %d of %d instances exist", found, len(c.machines))
+	} else if crd != nil {
+		found, err := w.stored()
+		if err != nil || len(found) < len(c.machines) {
+			return fmt.Errorf("G1: %d of %d instances exist %v", len(found), len(c.machines), err)
+		}
+		for _, one := range found {
+			if !slices.ContainsFunc(one.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "kubectl" }) {
+				return fmt.Errorf("instance %s has lost the owner of its fields", one.GetName())
+			}
+		}
+	}
+	if cluster := w.cluster(); cluster != nil && cluster.DeletionTimestamp == nil && !c.did["override"] {
+		if desired := cluster.Status.Version(cluster.Status.DesiredVersion); desired == nil || !slices.Equal(desired.UnmanagedCRDs, cluster.Spec.UnmanagedCRDs) {
+			return fmt.Errorf("the desired version is not for the unmanaged CRDs %v", cluster.Spec.UnmanagedCRDs)
+		}
 	}
 	return nil
 }
 
 // content checks the installed objects.
 func (c *checker) content(w *world, to int) error {
-	installed, wanted := w.installed(), w.releases.objects[to]
+	installed, wanted, cluster := w.installed(), w.releases.objects[to], w.cluster()
+	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	for key := range installed {
 		if wanted[key] == nil {
 			return fmt.Errorf("%s is left", key)
@@ -528,8 +712,8 @@ func (c *checker) content(w *world, to int) error {
 		if err := contains("", live.Object, manifest.Object); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		if owners := live.GetAnnotations()[v1alpha1.OwnersAnnotation]; strings.Count(owners, `"uid"`) > 1 {
-			return fmt.Errorf("%s has several owners: %s", key, owners)
+		if i, owners := w.component(desired, key), live.GetAnnotations()[v1alpha1.OwnersAnnotation]; strings.Count(owners, `"uid"`) != 1 || controller(live) != ownerOf(desired, i) {
+			return fmt.Errorf("%s has the owners %s, want %s", key, owners, ownerOf(desired, i))
 		}
 		if replicas, _, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); key == "Deployment capa" && c.scaled != 0 && replicas != c.scaled {
 			return fmt.Errorf("%s has %d replicas, and the autoscaler has set %d", key, replicas, c.scaled)
@@ -547,7 +731,7 @@ func (c *checker) content(w *world, to int) error {
 		if selector, found, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec", "nodeSelector"); found {
 			return fmt.Errorf("%s: the placement %v stays", key, selector)
 		}
-		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !slices.ContainsFunc([]string{"uninstall", "release", "override"}, func(action string) bool { return c.did[action] }) && !slices.ContainsFunc(victims, func(path string) bool { return c.touched[path] != "" && strings.HasSuffix(path, "/"+live.GetName()) }) {
+		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !slices.ContainsFunc([]string{"uninstall", "release", "override"}, func(action string) bool { return c.did[action] }) && c.touched[live.GetName()] == nil {
 			return fmt.Errorf("%s was created again", key)
 		}
 	}

@@ -90,10 +90,13 @@ const deployments = "/apis/apps/v1/deployments"
 
 // machinery returns the steps of the kubelet, the garbage collector and the operator that injects the CA of a conversion.
 func (w *world) machinery() (found []step) {
-	for _, collection := range []string{deployments, "/api/v1/configmaps", "/api/v1/services"} {
+	for _, collection := range collections {
 		for _, o := range w.server.all(collection) {
 			if o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-				path := strings.Replace(collection, "/v1/", "/v1/namespaces/"+o.GetNamespace()+"/", 1) + "/" + o.GetName()
+				path := collection + "/" + o.GetName()
+				if o.GetNamespace() != "" {
+					path = strings.Replace(path, "/v1/", "/v1/namespaces/"+o.GetNamespace()+"/", 1)
+				}
 				found = append(found, step{actor: "garbage collector", text: "garbage collector: " + o.GetName() + " is gone", run: func() error {
 					return w.finalizers(path, withoutFinalizer(metav1.FinalizerDeleteDependents))
 				}})
@@ -252,7 +255,7 @@ func (s *server) awaitKey(path string, remains bool, revision int64) {
 	}
 	s.await(func() bool {
 		object := h.current[key]
-		return s.resources[collection] != h || !remains && object == nil || remains && object != nil && number(object.GetResourceVersion()) >= revision
+		return h.ended || !remains && object == nil || remains && object != nil && number(object.GetResourceVersion()) >= revision
 	})
 	if collection == crdCollection {
 		s.settleCRD(h, key[1:])

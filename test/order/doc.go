@@ -36,7 +36,7 @@
 //
 //	make order SEED=1 HOURS=2
 //	go test ./test/order -run TestOrder -replay 'from 1 to 2 install false; 8 uninstall 0' -steps
-//	go test ./test/order -run TestOrder -survey -duration 10m
+//	go test ./test/order -run TestOrder -survey 9 -duration 10m
 //
 // A binary with a seeded bug can use the cluster of another process: TestKeep -keep FILE keeps a cluster, and -use FILE uses it.
 package order

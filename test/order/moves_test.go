@@ -75,7 +75,17 @@ var roles = []string{"clusterapis", "configmaps", "customresourcedefinitions", "
 
 // orders are the moves that only change the order, or fail many requests.
 var orders = map[string]func(w *world, m move){
-	"delay": func(w *world, m move) { w.delay(m, actors[m.Arg%uint32(len(actors))]) },
+	"delay": func(w *world, m move) {
+		actor := actors[m.Arg%uint32(len(actors))]
+		if w.recent != nil && m.Arg/32%2 == 0 {
+			for _, name := range informers {
+				if of, in, _ := strings.Cut(name, " in "); of == "watch "+w.recent.target.resource && (in == "" || in == w.recent.target.namespace) {
+					actor = name
+				}
+			}
+		}
+		w.delay(m, actor)
+	},
 	"lag": func(w *world, m move) {
 		for i, name := range informers {
 			if m.Arg>>i&1 == 1 {
@@ -83,6 +93,7 @@ var orders = map[string]func(w *world, m move){
 			}
 		}
 	},
+	"quick":   func(w *world, _ move) { w.quick = true },
 	"shuffle": func(w *world, m move) { w.shuffled, w.salt = len(w.trace)+20+int(m.Arg%64), m.Arg },
 	"flaky":   func(w *world, m move) { w.flaky, w.salt = len(w.trace)+20+int(m.Arg%100), m.Arg },
 	"forbid":  func(w *world, m move) { w.forbidden = roles[m.Arg%uint32(len(roles))] },
@@ -208,6 +219,10 @@ func (w *world) apply(m move) error {
 		w.armed = append(w.armed, m)
 		return nil
 	}
+	if m.What == "meddle" {
+		m.What = w.meddles(m)
+		w.trace = append(w.trace, "  "+m.What)
+	}
 	if action := actions[m.What]; action != nil {
 		w.check.did[m.What] = true
 		return action(w, m)
@@ -237,9 +252,9 @@ func generate(seed uint64, releases int) schedule {
 	if s.From == s.To && !s.Install {
 		s.To = (s.From + 1 + random.IntN(releases-1)) % releases
 	}
-	at := random.IntN(60)
 	add := func(what string) {
-		if at = random.IntN(120); len(s.Moves) > 0 && random.IntN(2) == 0 { // near the last move
+		at := random.IntN(120)
+		if len(s.Moves) > 0 && random.IntN(2) == 0 { // near the last move
 			at = s.Moves[len(s.Moves)-1].At + random.IntN(8) - 2
 		}
 		s.Moves = append(s.Moves, move{max(at, 0), what, random.Uint32() % 6400})
@@ -257,6 +272,11 @@ func generate(seed uint64, releases int) schedule {
 	}
 	if random.IntN(3) == 0 {
 		add("shuffle")
+	}
+	for _, early := range []string{"quick", "no-instances"} {
+		if random.IntN(4) == 0 && !s.Install {
+			s.Moves = append(s.Moves, move{What: early})
+		}
 	}
 	slices.SortStableFunc(s.Moves, func(a, b move) int { return a.At - b.At })
 	return s
@@ -288,6 +308,9 @@ func (w *world) admin(method, path, body string) error {
 		kind = mergePatch
 	}
 	got, err := w.server.write(w.server.admin, method, path, kind, []byte(body))
+	for tries := 0; err == nil && got.code == http.StatusTooManyRequests && tries < 20000; tries++ { // the API server reads a CRD
+		got, err = w.server.write(w.server.admin, method, path, kind, []byte(body))
+	}
 	if err == nil && !got.ok() {
 		w.trace = append(w.trace, fmt.Sprintf("  rejected: %s %s: %d %.300s", method, path, got.code, got.body))
 	} else if err == nil {
@@ -306,7 +329,41 @@ var victims = []string{
 	operands + "configmaps/added", "/apis/apps/v1/namespaces/openshift-cluster-api/deployments/capi",
 }
 
-func victim(m move) string { return victims[m.Arg%uint32(len(victims))] }
+// victim returns the path of an object; often the one that a process writes.
+func (w *world) victim(m move) string {
+	if w.recent != nil && m.Arg/8%2 == 0 {
+		for _, path := range victims {
+			if t, _ := parse(path); t.resource == w.recent.target.resource && t.name == w.recent.named() {
+				return path
+			}
+		}
+	}
+	return victims[m.Arg%uint32(len(victims))]
+}
+
+// related are actions that concern a write, by its resource.
+var related = map[string][]string{
+	"customresourcedefinitions":       {"instance", "no-instances", "ca-by-apply", "unmanage", "manage", "uninstall", "adopt", "theirs-crd"},
+	"deployments":                     {"edit", "delete", "not-ready", "replicas", "restore", "restore-by-apply", "placement"},
+	"validatingwebhookconfigurations": {"edit", "delete", "webhook-ca", "restore", "theirs-webhook"},
+	"services":                        {"edit", "delete", "restore", "restore-by-apply", "lose-certificate"},
+	"configmaps":                      {"edit", "delete", "restore", "restore-by-apply", "theirs-configmap", "adopt", "finalizer", "ignore"},
+	"clusterapis":                     {"pause", "resume", "uninstall", "release", "unmanage", "override", "delete-revision", "edit-revision", "theirs-revision"},
+	"machines":                        {"instance", "no-instances", "uninstall"},
+	"":                                {"pause", "release", "uninstall", "delete-revision", "instance"},
+}
+
+// meddles returns an action that concerns the write that a process is about to send, or has sent last.
+func (w *world) meddles(m move) string {
+	resource := ""
+	if w.recent != nil && w.recent.target.namespace != v1alpha1.OpenShiftNamespaces.Operator {
+		resource = w.recent.target.resource
+	}
+	if related[resource] == nil {
+		resource = ""
+	}
+	return related[resource][m.Arg/16%uint32(len(related[resource]))]
+}
 
 const background = `{"propagationPolicy":"Background"}`
 
@@ -386,21 +443,27 @@ var actions = map[string]func(w *world, m move) error{
 		return w.spec(`{"imageOverrides":[{"name":"cluster-api","image":"` + images["cluster-api"] + `"}]}`)
 	},
 	"release": func(w *world, m move) error { return w.request(int(m.Arg) % len(w.releases.images)) },
-	"delete":  func(w *world, m move) error { return w.admin("DELETE", victim(m), background) },
+	"delete": func(w *world, m move) error {
+		return w.admin("DELETE", w.victim(m), fmt.Sprintf(`{"propagationPolicy":%q}`, []string{"Background", "Foreground"}[m.Arg/128%2]))
+	},
+	"adopt": func(w *world, m move) error {
+		path := []string{operands + "configmaps/added", crdCollection + "/" + machinesCRD}[m.Arg%2]
+		return w.admin("PATCH", path, `{"metadata":{"annotations":{"`+v1alpha1.AdoptAnnotation+`":"always"}}}`)
+	},
 	"edit": func(w *world, m move) error {
 		body := `{"data":{"value":"edited"}}`
-		switch path := victim(m); {
+		switch path := w.victim(m); {
 		case strings.Contains(path, "deployments"):
 			body = `{"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"manager","image":"edited"}]}}}}`
 		case strings.Contains(path, "services"):
-			body = `{"spec":{"ports":[{"port":444}]}}`
+			body = `{"spec":{"selector":{"app":"edited"}}}`
 		case !strings.Contains(path, "configmaps"):
 			body = `{"webhooks":null}`
 		}
-		return w.admin("PATCH", victim(m)+"?fieldManager=kubectl-edit", body)
+		return w.admin("PATCH", w.victim(m)+"?fieldManager=kubectl-edit", body)
 	},
 	"finalizer": func(w *world, m move) error {
-		path := victim(m)
+		path := w.victim(m)
 		if all := w.revisions(); m.Arg/64%2 == 0 && len(all) > 0 {
 			path = revisions + "/" + all[m.Arg%uint32(len(all))].GetName()
 		}
@@ -423,7 +486,7 @@ var actions = map[string]func(w *world, m move) error{
 	"restore-by-apply": func(w *world, m move) error { return w.restore(m, true) },
 	"instance": func(w *world, m move) error {
 		version := fmt.Sprintf("v1beta%d", 1+m.Arg/64%2)
-		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", strings.Replace(machines, "v1beta1", version, 1), m.Arg%50), fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/%s","kind":"Machine","metadata":{"name":"m%d"}}`, version, m.Arg%50))
+		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", strings.Replace(machines, "v1beta1", version, 1), m.Arg%50), fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/%s","kind":"Machine","metadata":{"name":"m%d","labels":{"of":"a-user"}}}`, version, m.Arg%50))
 	},
 	"ca-by-apply": func(w *world, _ move) error {
 		return w.inject("cainjector&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+machinesCRD+`"},"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
@@ -443,7 +506,7 @@ func init() {
 	for name, of := range others {
 		actions[name] = func(w *world, _ move) error { return w.theirs(of[0], of[1]) }
 	}
-	often = append(names(actions), "release", "release", "release", "restore", "restore-by-apply", "delete", "uninstall", "pause", "resume", "crash-late", "lag")
+	often = append(append(names(actions), slices.Repeat([]string{"meddle"}, 10)...), "release", "release", "release", "restore", "restore-by-apply", "delete", "uninstall", "pause", "resume", "crash-late", "lag")
 }
 
 // revisions returns the revision ConfigMaps.
@@ -465,7 +528,7 @@ func (w *world) inject(manager, body string) error {
 // installer, because a restore can be older than the admission policy on marks.
 // The backup is of now, or of the begin of the schedule.
 func (w *world) restore(m move, apply bool) error {
-	path := victim(m)
+	path := w.victim(m)
 	t, _ := parse(path)
 	backup := w.server.get(t.collection(), t.namespace, t.name)
 	if backup == nil {

@@ -4,6 +4,7 @@ package order
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,6 +150,13 @@ type result struct {
 
 // writes reports whether the request changes an object.
 func (r *request) writes() bool { return r.method != http.MethodGet && !r.dry }
+
+// named returns the name of the object, also of one that is created.
+func (r *request) named() string {
+	sent := &unstructured.Unstructured{}
+	_ = json.Unmarshal(r.body, &sent.Object)
+	return cmp.Or(r.target.name, sent.GetName())
+}
 
 func (r *request) String() string {
 	verb := r.method

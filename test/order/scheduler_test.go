@@ -36,6 +36,8 @@ type world struct {
 	shuffled int            // step until which the order is shuffled
 	salt     uint32         // of the shuffle
 	armed    []move         // faults that wait for a request
+	quick    bool           // the kubelet does not wait until the programs wait for it
+	recent   *request       // the write that a process is about to send, or has sent last
 	versions []int64        // resource version of the API server at each step
 	ticks    int            // one before and one after each write of a process
 	flaky    int            // step until which a third of the writes fail
@@ -140,6 +142,9 @@ func (w *world) choose(steps []step) step {
 	if len(fast) == 0 {
 		fast = steps
 	}
+	if others := slices.DeleteFunc(slices.Clone(fast), func(s step) bool { return s.actor == "kubelet" }); !w.quick && len(others) > 0 {
+		fast = others
+	}
 	if w.shuffled > at {
 		return fast[mix(w.salt, uint32(at))%uint32(len(fast))]
 	}
@@ -179,7 +184,7 @@ func (w *world) run(moves []move, limit int) error {
 			}
 			writes := next.request != nil && next.request.writes()
 			if writes && !next.request.announced {
-				next.request.announced = true
+				next.request.announced, w.recent = true, next.request
 				w.ticks++
 				continue
 			}
@@ -253,15 +258,20 @@ func (w *world) send(r *request) (result, error) {
 	if err := w.check.before(w, r); err != nil {
 		return result{}, err
 	}
+	var was *unstructured.Unstructured
+	if r.writes() {
+		was = w.server.get(r.target.collection(), r.target.namespace, r.target.name)
+	}
 	got := r.send(w.server)
 	if got.err != nil {
 		return got, got.err
 	}
-	return got, w.check.answered(w, r, got.answer)
+	return got, w.check.answered(w, r, got.answer, was)
 }
 
 func (w *world) arriveLate(late *lateWrite) error {
 	w.late = slices.DeleteFunc(w.late, func(other *lateWrite) bool { return other == late })
+	w.check.late[late.named()] = true
 	_, err := w.send(late.request)
 	return err
 }

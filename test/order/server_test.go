@@ -138,6 +138,7 @@ type history struct {
 	changes       []change
 	current       map[string]*unstructured.Unstructured
 	listed        int64               // resource version at the reset, or of the list
+	ended         bool                // the API server has ended the watch
 	uids          map[types.UID]int64 // newest resource version
 }
 
@@ -192,6 +193,10 @@ func (s *server) observe(collection string) *history {
 	for {
 		s.mu.Lock()
 		found, changed := s.resources[collection], s.changed
+		if found != nil && found.ended && !asked { // a new list may have an answer
+			delete(s.resources, collection)
+			found = nil
+		}
 		s.mu.Unlock()
 		if found != nil {
 			return found
@@ -208,14 +213,14 @@ func (s *server) observe(collection string) *history {
 func (s *server) watch(collection string) {
 	found, err := s.admin.do("GET", collection, "application/json", "", nil)
 	list := &unstructured.UnstructuredList{}
-	served := err == nil && found.ok() && list.UnmarshalJSON(found.body) == nil // else the history ends at once, and the next reader lists again
+	served := err == nil && found.ok() && list.UnmarshalJSON(found.body) == nil // else the history ends at once, and another reader lists again
 	h := &history{kind: strings.TrimSuffix(list.GetKind(), "List"), version: list.GetAPIVersion(), current: map[string]*unstructured.Unstructured{}, uids: map[types.UID]int64{}}
 	h.listed = number(list.GetResourceVersion())
 	for i := range list.Items {
 		h.current[change{object: &list.Items[i]}.key()] = &list.Items[i]
 	}
 	s.mu.Lock()
-	if s.resources[collection] != nil {
+	if known := s.resources[collection]; known != nil && !known.ended {
 		s.mu.Unlock()
 		return
 	}
@@ -241,7 +246,7 @@ func (s *server) watch(collection string) {
 		_ = response.Body.Close()
 	}
 	s.mu.Lock()
-	delete(s.resources, collection) // as of a deleted CRD
+	h.ended = true // as of a deleted CRD
 	s.announce()
 	s.mu.Unlock()
 }
@@ -355,7 +360,7 @@ func (s *server) write(p pool, method, uri, contentType string, body []byte) (an
 		uid, at = cmp.Or(uid, object.Details.UID), gone
 	}
 	if uid != "" && at > h.listed {
-		s.await(func() bool { return h.uids[uid] >= at || s.resources[t.collection()] != h })
+		s.await(func() bool { return h.uids[uid] >= at || h.ended })
 	}
 	if t.collection() == crdCollection {
 		s.settleCRD(h, object.Name)
