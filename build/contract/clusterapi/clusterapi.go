@@ -110,8 +110,8 @@ var configure = sync.OnceFunc(func() {
 
 // Create returns the reasons for which the webhooks reject the creation of an object, given as JSON. Their fields are of the newest
 // version of the kind. Kinds without webhooks, and objects that cannot be decoded, have no reasons. class is the ClusterClass of a
-// Cluster, as JSON too; it may be nil.
-func Create(object, class []byte) []metav1.StatusCause {
+// Cluster, as JSON too; it may be nil. An object is validated also if setting its defaults fails, which can be because of a placeholder.
+func Create(object, class []byte) (causes []metav1.StatusCause) {
 	hooks, _, newest, err := decode(object)
 	if err != nil {
 		return nil
@@ -120,24 +120,24 @@ func Create(object, class []byte) []metav1.StatusCause {
 	if hooks.setDefaults != nil {
 		err = hooks.setDefaults(ctx, newest)
 	}
-	if err == nil {
-		err = hooks.validate(ctx, newest)
+	for _, rejection := range []error{err, hooks.validate(ctx, newest)} {
+		if status, is := errors.AsType[*apierrors.StatusError](rejection); is && status.Status().Details != nil {
+			causes = append(causes, status.Status().Details.Causes...)
+		}
 	}
-	if status, is := errors.AsType[*apierrors.StatusError](err); is && status.Status().Details != nil {
-		return status.Status().Details.Causes
-	}
-	return nil
+	return causes
 }
 
 // Complete returns an object, given as JSON, as the webhooks leave it before the API server validates it: with their defaults and, in an older
 // version, with the empty fields that encoding in Go adds. It returns nil for a kind without defaults, and for an object that cannot be
-// decoded or is rejected. class is as for Create.
+// decoded. class is as for Create.
 func Complete(object, class []byte) map[string]any {
 	hooks, given, newest, err := decode(object)
-	ctx := creation(class)
-	if err != nil || hooks.setDefaults == nil || hooks.setDefaults(ctx, newest) != nil {
+	if err != nil || hooks.setDefaults == nil {
 		return nil
 	}
+	ctx := creation(class)
+	_ = hooks.setDefaults(ctx, newest) // Create returns the reason
 	if given != newest && hooks.converter.ConvertObject(ctx, newest, given) != nil {
 		return nil
 	}

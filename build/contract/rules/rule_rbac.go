@@ -303,11 +303,8 @@ func checkSubjects(b *contract.Bundle) contract.Findings {
 	return eachSubject(func(subject contract.Value) contract.Findings {
 		name, namespace := subject.At("name"), subject.At("namespace").Text()
 		isOurs := subject.At("kind").Text() == object.ServiceAccount.Kind && name.Text() != "default"
-		if !isOurs || b.Has(object.ServiceAccount, namespace, name.Text()) {
-			return nil
-		}
-		if namespace == "" {
-			return subject.At("namespace").Finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text()).As(contract.Error)
+		if !isOurs || namespace == "" || b.Has(object.ServiceAccount, namespace, name.Text()) {
+			return nil // or reported by another rule
 		}
 		return name.Finding("ServiceAccount %s/%s not found", namespace, name.Text())
 	})(b)
