@@ -99,7 +99,7 @@ func IsPinned(reference string) bool {
 }
 
 // MentionsImage reports whether text contains an image reference. A match within
-// a longer reference does not count.
+// a longer reference does not count; a scheme such as docker:// is no part of a reference.
 func MentionsImage(text, reference string) bool {
 	if reference == "" {
 		return false
@@ -111,7 +111,8 @@ func MentionsImage(text, reference string) bool {
 		}
 		start += next
 		end := start + len(reference)
-		if (start == 0 || !isReferenceByte(text[start-1])) && (end == len(text) || !isReferenceByte(text[end])) {
+		isStart := start == 0 || strings.HasSuffix(text[:start], "//") || !isReferenceByte(text[start-1])
+		if isStart && (end == len(text) || !isReferenceByte(text[end])) {
 			return true
 		}
 	}

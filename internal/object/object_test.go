@@ -162,6 +162,7 @@ func TestMentionsImage(t *testing.T) {
 		"a=" + reference + ",b=c":                true,
 		reference + "-pause," + reference:        true,
 		"run '" + reference + "'":                true,
+		"docker://" + reference:                  true,
 		reference + "-pause":                     false,
 		reference + "@sha256:0123":               false,
 		"mirror.example.com/" + reference:        false,
