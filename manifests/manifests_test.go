@@ -176,23 +176,32 @@ func TestPages_KubectlExamplesWork(t *testing.T) {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
+	run("kubectl create namespace capi-system")
+	run("kubectl create deployment capi-controller-manager --namespace=capi-system --image=example.com/capi")
+	run("kubectl apply -f manifests/testdata/retained.yaml && kubectl wait --for=condition=Established crd/machines.cluster.x-k8s.io --timeout=1m")
+	run("kubectl create -f manifests/testdata/machine.yaml")
 	examples := 0
-	for _, page := range []string{"README.md", "SECURITY.md", "docs/conditions.md", "docs/metrics.md", "docs/settings.md", "docs/try-a-change.md"} {
+	for _, page := range []string{"README.md", "SECURITY.md", "docs/conditions.md", "docs/metrics.md", "docs/settings.md", "docs/try-a-change.md", "docs/uninstall.md"} {
 		content, err := os.ReadFile(filepath.Join("..", page))
 		must(t, err)
+		// Other tests run the lines of the plugin and of the uninstall; the others need a pod, and the Prometheus operator.
+		others := []string{"kubectl capi-manifests ", " logs ", "-k deploy/monitoring"}
+		if page == "docs/uninstall.md" {
+			others = []string{"clusterapi", " -k "}
+		}
 		for line := range strings.Lines(string(content)) {
-			// The tests of the plugin run its lines; the others need a pod, a provider, and the Prometheus operator.
 			elsewhere := func(word string) bool { return strings.Contains(line, word) }
-			if !strings.HasPrefix(line, "kubectl ") || slices.ContainsFunc([]string{"kubectl capi-manifests ", " logs ", " annotate ", "-k deploy/monitoring"}, elsewhere) {
+			if !strings.HasPrefix(line, "kubectl ") || slices.ContainsFunc(others, elsewhere) {
 				continue
 			}
 			examples++
-			run(strings.NewReplacer(" --watch", "", "<name>", "name --ignore-not-found", "KIND NAME", "clusterapi cluster", "NAMESPACE:NAME", "default:default").Replace(strings.TrimSpace(line)))
+			run(strings.NewReplacer(" --watch", "", "<name>", "name --ignore-not-found", "KIND NAME", "clusterapi cluster", "NAMESPACE:NAME", "default:default", "default NAME", "default kept").Replace(strings.TrimSpace(line)))
 		}
 	}
+	run("kubectl delete namespace capi-system --wait=false")
 	run("kubectl delete clusterrolebinding clusterapi-admin capi-installer-metrics-reader")
 	run("kubectl delete clusterrole clusterapi-admin")
-	if examples < 22 {
+	if examples < 27 {
 		t.Errorf("%d examples of kubectl", examples)
 	}
 }
