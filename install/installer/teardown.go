@@ -105,11 +105,11 @@ func (t teardown) each(ctx context.Context, step func(context.Context, string) (
 	return outcome
 }
 
-// stopped stops the managers of a version in an uninstall. A version that cannot be read is reported by removed.
+// stopped stops the managers of a version in an uninstall. While a version cannot be read, its managers may run.
 func (t teardown) stopped(ctx context.Context, name string) (teardownProgress, error) {
 	p, err := t.prepare(ctx, name, nil)
 	if err != nil {
-		return teardownProgress{keep: true}, nil //nolint:nilerr // removed reports it
+		return teardownProgress{}, err
 	}
 	return t.stop(ctx, p)
 }

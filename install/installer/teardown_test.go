@@ -225,6 +225,12 @@ func TestDeleted_StopsEachVersionFirst(t *testing.T) {
 		}
 		return len(found.Items)
 	}
+	unreadable := s // the managers of its second version may run
+	unreadable.ConfigMaps = slices.Clone(s.ConfigMaps)
+	unreadable.ConfigMaps[1].BinaryData = nil
+	if outcome := reconcilerOf(t, cluster, cluster, watches{}).teardown(unreadable).deleted(t.Context()); outcome.Err == nil || remaining() != 1 {
+		t.Errorf("outcome %+v with %d ConfigMaps, want an error that stops the removal", outcome, remaining())
+	}
 	removal := reconcilerOf(t, cluster, cluster, watches{}).teardown(s)
 	for _, want := range []string{"Deployment capi/manager", "the pods of Deployment capi/manager"} {
 		outcome := removal.deleted(t.Context())

@@ -411,7 +411,12 @@ func (w *world) theirs(collection, manifest string) error {
 		o.SetName(fmt.Sprintf("4.22.0-%d", highest+1))
 	}
 	body, _ := o.MarshalJSON()
-	return errors.Join(w.admin("DELETE", collection+"/"+o.GetName(), background), w.admin("POST", collection, string(body)))
+	if o.GetKind() != "CustomResourceDefinition" { // its instances would be deleted
+		if err := w.admin("DELETE", collection+"/"+o.GetName(), background); err != nil {
+			return err
+		}
+	}
+	return w.admin("POST", collection, string(body))
 }
 
 // userFinalizer is the finalizer of a user.
@@ -476,9 +481,9 @@ var actions = map[string]func(w *world, m move) error{
 		}
 		return nil
 	},
-	"edit-revision": func(w *world, m move) error { // its content is immutable
+	"edit-revision": func(w *world, m move) error { // its content is immutable, and without its owner it is orphaned
 		if all := w.revisions(); len(all) > 0 {
-			return w.admin("PATCH", revisions+"/"+all[m.Arg%uint32(len(all))].GetName(), `{"metadata":{"finalizers":null,"ownerReferences":null}}`)
+			return w.admin("PATCH", revisions+"/"+all[m.Arg%uint32(len(all))].GetName(), `{"metadata":{"annotations":{"user":"here"}}}`)
 		}
 		return nil
 	},

@@ -341,7 +341,7 @@ func (s *server) write(p pool, method, uri, contentType string, body []byte) (an
 	t, ok := parse(path)
 	dry := strings.Contains(query, "dryRun=")
 	var h *history
-	if ok && method != http.MethodGet && !dry && t.under != "token" && !strings.HasSuffix(t.resource, "reviews") {
+	if ok && method != http.MethodGet && !dry && t.under != "token" && t.resource != "machines" && !strings.HasSuffix(t.resource, "reviews") { // no informer has instances
 		h = s.observe(t.collection())
 	}
 	got, err := p.do(method, uri, "application/json", contentType, body)
