@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -86,9 +87,12 @@ func customResourceOf(d *contract.Definition, version string) (*customResource, 
 // create does the same as the API server when an object is created: it prunes, applies defaults, drops the status and validates. It
 // returns the paths of the pruned fields, and the reasons of a rejection.
 func (r *customResource) create(object map[string]any) (unknown []string, errs field.ErrorList) {
-	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
-	if err != nil {
+	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	switch {
+	case err != nil:
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), nil, err.Error()))
+	case metadata != nil && metadata.Name != "": // another rule reports its absence
+		errs = apivalidation.ValidateObjectMeta(metadata, metadata.Namespace != "", apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	}
 	unknown = append(unknown, pruning.PruneWithOptions(object, r.schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, r.schema)
