@@ -174,7 +174,10 @@ func (w *world) restart(late time.Time, stale int64) error {
 	w.mu.Lock()
 	w.requests = nil
 	w.mu.Unlock()
-	return w.start(late, stale)
+	if late.After(w.lateWrites) {
+		w.lateWrites = late
+	}
+	return w.start(w.lateWrites, stale)
 }
 
 // watches are faults of watches.
@@ -404,6 +407,9 @@ func (w *world) theirs(collection, manifest string) error {
 		return err
 	}
 	if o.SetLabels(map[string]string{othersLabel: "others"}); o.GetName() == "next" {
+		if w.cluster() == nil {
+			return nil
+		}
 		highest := int64(0)
 		for _, v := range object.MapsAt(w.server.get(collectionOf(clusterPath), "", "cluster").Object, "status", "versions") {
 			highest = max(highest, v["revision"].(int64))
