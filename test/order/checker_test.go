@@ -113,7 +113,7 @@ func (c *checker) disturbed() bool {
 func (c *checker) event(body []byte) {
 	event := struct{ Reason, Note, Message string }{}
 	_ = json.Unmarshal(body, &event)
-	if event.Reason == "DriftCorrected" && !c.disturbed() && !c.did["unmanage"] { // the installer removes its marks from an unmanaged CRD
+	if event.Reason == "DriftCorrected" && !c.disturbed() {
 		c.failed = fmt.Errorf("G15: an event reports drift, and no other actor has changed an object: %s%s", event.Note, event.Message)
 	}
 }

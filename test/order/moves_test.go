@@ -523,7 +523,7 @@ func init() {
 // revisions returns the revision ConfigMaps.
 func (w *world) revisions() []*unstructured.Unstructured {
 	return slices.DeleteFunc(w.server.all("/api/v1/configmaps"), func(c *unstructured.Unstructured) bool {
-		return c.GetLabels()["capi-operator.openshift.io/revision"] != c.GetName()
+		return c.GetLabels()[v1alpha1.RevisionLabel] != c.GetName()
 	})
 }
 
