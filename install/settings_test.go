@@ -3,6 +3,7 @@
 package install_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -68,7 +69,7 @@ func TestSettings_RolledOutAndReverted(t *testing.T) {
 	}
 }
 
-// secret writes a Secret in the operator's namespace.
+// secret writes a Secret in the operator's namespace, which goes at the end of the test.
 func (h *harness) secret(name string, data map[string]string) {
 	h.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Name: name}}
@@ -77,6 +78,7 @@ func (h *harness) secret(name string, data map[string]string) {
 		return nil
 	})
 	h.must(err)
+	h.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), secret))) })
 }
 
 // awaits waits until the version controller reports a missing reference with every part. That is no error at first.
