@@ -31,8 +31,8 @@ width. While a version is being installed, its time and the time of the last rol
 
 --watch reads the cluster every two seconds: on a terminal it redraws the report, and the last line counts the lines that do not fit;
 otherwise it writes a line for each new fact, while the rollout is in progress at most every ten seconds. Ctrl-C ends the watch with the exit
-code 130; the last report stays on the terminal as a whole. --wait ends when the rollout is at rest, blocked, not working or paused, and also waits for the installer to start if it has no Deployment;
-alone, it writes the lines to standard error and the report at the end. At rest means
+code 130; the last report stays on the terminal as a whole. --wait ends when the rollout is at rest, blocked, not working or paused; alone, it writes
+the lines to standard error and the report at the end. At rest means
 that the requested release is installed: directly after a change of the spec, of a Secret or ConfigMap that it
 refers to, of the installer's Deployment, or of the ConfigMap with images.json and release-version, the rollout
 is not at rest, although the installer sees a changed ConfigMap only after up to 70 seconds. To compare a Secret,
@@ -183,8 +183,7 @@ func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) e
 	err := cluster.Watch(ctx, show.Problem, func(snapshot rollout.Snapshot) (bool, error) {
 		report := rollout.New(snapshot).For(o.forVersion)
 		last = &report
-		absent := report.Installer.State == rollout.Stopped && snapshot.Installer.Deployment == nil // it may be about to start outside the cluster
-		return !o.wait || absent || report.State == rollout.RollingOut, show.Show(report)
+		return !o.wait || report.State == rollout.RollingOut, show.Show(report)
 	})
 	show.Close()
 	timeout := ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout)
