@@ -99,7 +99,7 @@ type Access struct {
 	role Temporary
 }
 
-// Temporary is what is known of an object of the installer that exists only during a pass.
+// Temporary is the knowledge of an object of the installer that exists only during a pass.
 type Temporary struct {
 	// MayExist is set while the object may exist, Checked once this process has deleted the
 	// object that an earlier process may have left behind, or may still create.
@@ -109,7 +109,7 @@ type Temporary struct {
 // Absent reports whether the object is known not to exist.
 func (t Temporary) Absent() bool { return !t.MayExist && t.Checked }
 
-// Deleted returns what is known of an object that this process has deleted.
+// Deleted returns the knowledge of an object that this process has deleted.
 func (a *Access) Deleted() Temporary {
 	return Temporary{Checked: a.LateWrites == nil || !time.Now().Before(a.LateWrites())}
 }
