@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,7 +67,7 @@ func Run(ctx context.Context, version string, args []string, stdin io.Reader, st
 func ofFlag(cmd *cobra.Command, err error) error {
 	if failed, is := errors.AsType[*fs.PathError](err); is {
 		cmd.Flags().Visit(func(given *pflag.Flag) {
-			if given.Value.String() == failed.Path {
+			if given.Value.String() == failed.Path && !strings.Contains(err.Error(), "--"+given.Name) {
 				err = fmt.Errorf("%w: correct the path in --%s", err, given.Name)
 			}
 		})
