@@ -54,8 +54,9 @@
 //	crd-deleted-without-check (user creates an instance)     1
 //	hold-decided-on-cache (informers, kubelet)               1
 //
-// It does not find in these schedules: apply-creates-deleted-object, crd-deleted-without-policy, current-version-reverts-storage,
-// deleted-object-installed, fields-of-a-create-stay, late-write-stays, managers-run-during-uninstall (no Deployment has pods), owners-of-dropped-versions,
+// It does not find in forty schedules of this or an earlier generator: apply-creates-deleted-object, configmaps-from-cache,
+// crd-deleted-without-policy, current-version-reverts-storage, deleted-object-installed, fields-of-a-create-stay, foreign-configmap-replaced,
+// late-write-stays, managers-run-during-uninstall (no Deployment has pods), owners-of-dropped-versions, removal-decided-on-cache,
 // restore-before-apply (TestReplays finds it), retained-crd-not-migrated (as well), teardown-forgets-unmanaged. The others were not tried.
 //
 // # Cost
