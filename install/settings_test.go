@@ -200,7 +200,7 @@ func TestSettings_ValuesOfSecrets(t *testing.T) {
 	h.must(h.Delete(h.Context(), source))
 }
 
-// The keys of a Secret that the manifests use are variables: a change of one makes a new version, a change of another key does not.
+// The keys of a Secret that the manifests use are variables: a change of such a key makes a new version, a change of another key does not.
 func TestSettings_AllKeysOfASecret(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(strings.Replace(deployment("credentialed", placeholder), "image: ", "env: [{name: TOKEN, value: \"${TOKEN}\"}]\n        image: ", 1)))

@@ -357,7 +357,7 @@ func (c *checker) answered(w *world, r *request, a answer, was *unstructured.Uns
 		return c.failed
 	}
 	t := r.target
-	if was != nil && was.GetLabels()[othersLabel] == "others" && was.GetLabels()["app.kubernetes.io/managed-by"] == "" && !v1alpha1.AllowsAdoption(was.GetAnnotations()) {
+	if was != nil && was.GetLabels()[othersLabel] == "others" && was.GetLabels()[engine.ManagedByLabel] == "" && !v1alpha1.AllowsAdoption(was.GetAnnotations()) {
 		return fmt.Errorf("an object of others is written: %s", r)
 	}
 	if err := c.kept(r, a.body, was); err != nil {

@@ -35,7 +35,7 @@
 //	phases-rolled-out-at-once (kubelet)                     40
 //	clusterapi-from-cache (informers)                       39
 //	snapshot-from-cache (informers, restart)                40
-//	adopted-deployment-stopped (removal of the older one)   34
+//	adopted-deployment-stopped (removal of a version)       34
 //	storage-switched-before-pods (kubelet)                  10
 //	foreign-fields-stay (another manager writes the CA)      7
 //	stored-version-dropped (clients of the old version)      7

@@ -332,7 +332,7 @@ var victims = []string{
 	operands + "configmaps/added", "/apis/apps/v1/namespaces/openshift-cluster-api/deployments/capi",
 }
 
-// victim returns the path of an object; often the one that a process writes.
+// victim returns the path of an object; often of the object that a process writes.
 func (w *world) victim(m move) string {
 	if w.recent != nil && m.Arg/8%2 == 0 {
 		for _, path := range victims {
