@@ -29,8 +29,11 @@ type call[V any] struct {
 
 // Do returns the result of work. It calls work once for all concurrent callers with the same key.
 // first reports whether this caller started the call; if it is false, an error may be specific to
-// the caller that did. If ctx ends, the error is its cause.
+// the caller that did. If ctx ends, the error is its cause; if it has ended before, work is not called.
 func (g *Group[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (value V, first bool, err error) {
+	if ctx.Err() != nil {
+		return value, false, context.Cause(ctx)
+	}
 	joined, first := g.join(ctx, key, work)
 	select {
 	case <-joined.done:

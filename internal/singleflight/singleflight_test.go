@@ -42,6 +42,16 @@ func TestGroup_OneCallerIsTheFirst(t *testing.T) {
 
 var errLeft = errors.New("left")
 
+func TestGroup_EndedCallerStartsNoCall(t *testing.T) {
+	var group singleflight.Group[string, int]
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errLeft)
+	_, first, err := group.Do(ctx, "key", func(context.Context) (int, error) { panic("called") })
+	if first || !errors.Is(err, errLeft) {
+		t.Errorf("got %t, %v", first, err)
+	}
+}
+
 func TestGroup_LastCallerCancelsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group singleflight.Group[string, int]

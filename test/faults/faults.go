@@ -53,9 +53,9 @@ type Fault struct {
 	// name of a created object, and dryRun.
 	EachOnce bool
 	// EachFirst injects the fault into the first attempt of every write of an object:
-	// further requests are its retries, and pass, until one is successful. For dry runs it is
-	// EachOnce, because a client that repeats the dry runs of all objects after each failure
-	// would never see all pass.
+	// further requests are its retries, and pass, until one is successful. For dry runs and for
+	// reviews, which change nothing, it is EachOnce, because a client that repeats all of them
+	// after each failure would hardly ever see all pass.
 	EachFirst bool
 
 	// Do, if not nil, is called first.

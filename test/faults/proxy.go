@@ -18,6 +18,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -314,6 +315,11 @@ func verb(r *http.Request) string {
 	return r.Method
 }
 
+// isStored reports whether the API server stores the result of a write: of neither dry runs nor reviews of permissions.
+func isStored(r *http.Request) bool {
+	return !r.URL.Query().Has("dryRun") && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
+}
+
 // forwarded is the fault of a forwarded request, with the identity of the request; forwardedKey is its key in the context.
 type (
 	forwarded struct {
@@ -339,7 +345,7 @@ var errLost = errors.New("the response is lost")
 // modify injects the fault of a request into the response of the API server.
 func (p *Proxy) modify(response *http.Response) error {
 	fault, _ := response.Request.Context().Value(forwardedKey{}).(forwarded)
-	if fault.isZero() && response.StatusCode < http.StatusMultipleChoices && !response.Request.URL.Query().Has("dryRun") {
+	if fault.isZero() && response.StatusCode < http.StatusMultipleChoices && isStored(response.Request) {
 		p.succeeded(fault.request)
 	}
 	if fault.After != nil {
