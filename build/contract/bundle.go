@@ -39,6 +39,7 @@ type Bundle struct {
 	Release *ReleaseFiles
 
 	Unreadable  Findings
+	Moved       Findings           // namespaces in a release that clusterctl replaces
 	Empty       []yamldoc.Document // documents with only blank lines and comments
 	Lists       []*Object          // lists of objects
 	Definitions Definitions

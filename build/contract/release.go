@@ -149,19 +149,35 @@ func (r Release) Components() []string {
 	return nil
 }
 
-// read reads components as clusterctl installs them: objects without a namespace get the name of the
-// Namespace.
+// read reads components as clusterctl installs them: it sets one namespace in all namespaced objects, and in their references.
 func (r *ReleaseFiles) read(name string) *Bundle {
 	b := Read(extractor.Bundle{Manifests: r.Files[name]})
 	b.File, b.Release = name, r
 	b.Metadata = r.identify(b)
+	target := cmp.Or(b.Target(), b.ownNamespace())
 	for _, o := range b.Objects {
-		if o.Namespace == "" && !b.ClusterScoped(o) {
-			o.Namespace = b.Target()
+		if !b.ClusterScoped(o) {
+			o.Namespace = cmp.Or(target, o.Namespace)
+			b.move(o.At("metadata", "namespace"), target)
 		}
+		for _, subject := range o.At("subjects").Items() {
+			b.move(subject.At("namespace"), target)
+		}
+		for _, webhook := range o.At("webhooks").Items() {
+			b.move(webhook.At("clientConfig", "service", "namespace"), target)
+		}
+		b.move(o.At("spec", "conversion", "webhook", "clientConfig", "service", "namespace"), target)
 	}
 	b.evaluate()
 	return b
+}
+
+// move replaces a namespace, if there is one.
+func (b *Bundle) move(namespace Value, target string) {
+	if text := namespace.Text(); text != "" && target != "" && text != target {
+		b.Moved = append(b.Moved, namespace.Finding("the namespace is %s, not %s", text, target)...)
+		namespace.Node.Value = target
+	}
 }
 
 // identify derives the provider from the name of its components, the directory and the labels of its objects.

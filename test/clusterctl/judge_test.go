@@ -3,8 +3,10 @@
 package clusterctl_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +14,10 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
-	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/build/contract/rules"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/fixture/bundles"
+	"github.com/capi-installer/capi-installer/test/mutation"
 )
 
 const components = `apiVersion: v1
@@ -73,20 +77,83 @@ func TestClusterctl_JudgesReleases(t *testing.T) {
 				metadata = seriesOfExample
 			}
 			verdict := verdictOfClusterctl(t, text, metadata)
-			var errs []string
-			_, findings := contract.CheckRelease(contract.Release{Dir: "infrastructure-example/v1.0.0", Files: map[string][]byte{
-				"infrastructure-components.yaml": []byte(text), "metadata.yaml": []byte(metadata),
-			}}, rules.All())
-			for _, f := range findings {
-				if f.Severity == contract.Error {
-					errs = append(errs, f.Rule+": "+f.Message)
-				}
-			}
+			errs := errorsOf(map[string][]byte{"infrastructure-components.yaml": []byte(text), "metadata.yaml": []byte(metadata)}, "")
 			if (verdict != nil) != (len(errs) > 0) {
 				t.Errorf("clusterctl: %v; validate: %q", verdict, errs)
 			}
 		})
 	}
+}
+
+// later are the rules with errors about releases that clusterctl installs, by the reason why these do not work.
+var later = map[string][]string{
+	"the API server rejects an object": {"bundle/object-valid", "bundle/list-key-unique", "bundle/typemeta", "crd/valid", "crd/name-calculate"},
+	"Cluster API does not find the kind, its version or a field": {
+		"contract/field-present", "contract/field-types", "contract/label-chosen-served", "contract/label-format", "contract/label-present", "contract/scope",
+		"contract/template", "control-plane/status-version", "template/named-after-resource", "template/same-contract", "template/spec-template-spec",
+	},
+	"the API server cannot call a webhook, or the webhook cannot decode its objects": {
+		"webhook/ca-injection", "webhook/cert-mounted", "webhook/path-kind", "webhook/service-exists", "webhook/service-port", "webhook/service-selects-pods",
+	},
+	"the pods of the provider do not become ready, or their requests fail": {
+		"bundle/serviceaccount-exists", "crd/list-kind", "crd/served-version-exists", "crd/status-subresource", "rbac/leader-election", "rbac/own-types",
+		"rbac/read-clusters", "startup/port-names",
+	},
+	"clusterctl init rejects the name of a CRD, in a check that reads the management cluster": {"clusterctl/crd-name-preflight"},
+	"the contract demands a Deployment": {"clusterctl/deployment-present"},
+}
+
+// TestClusterctl_JudgesMutations: clusterctl rejects components with a mistake only if there is a new error, and each error about components that it
+// accepts has a reason in later; the tests with an API server judge the first of them. Without E2E=full, one mistake of each rule is judged.
+func TestClusterctl_JudgesMutations(t *testing.T) {
+	mutations, err := mutation.Read("../../build/contract/rules/testdata/mutations.json")
+	must(t, err)
+	folder := t.TempDir()
+	providers, err := fixture.Providers(t.Context(), folder)
+	must(t, err)
+	docker, err := fixture.DockerProvider(t.Context(), folder)
+	must(t, err)
+	docker.Name = "infrastructure-docker" // as the mutations call it
+	reasons := slices.Concat(slices.Collect(maps.Values(later))...)
+	judged, accepted, isFull := map[string]bool{}, map[string]bool{}, os.Getenv("E2E") == "full"
+	for _, provider := range append(providers, docker) {
+		bundle, err := bundles.Of(provider, transform.Options{ImageName: provider.ImageName})
+		must(t, err)
+		manifests, err := mutation.WithoutDeepFields(bundle.Manifests)
+		must(t, err)
+		release := func(manifests []byte) map[string][]byte {
+			namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-cluster-api}\n---\n"
+			return map[string][]byte{"infrastructure-components.yaml": append([]byte(namespace), manifests...), "metadata.yaml": []byte(seriesOfExample)}
+		}
+		before := errorsOf(release(manifests), "")
+		for _, m := range mutations {
+			if m.Provider != provider.Name || m.File != "" || m.Object == "" || judged[m.Rule] && !isFull {
+				continue
+			}
+			judged[m.Rule] = true
+			mutated, _, err := m.Apply(manifests)
+			must(t, err)
+			files := release(mutated)
+			found := newErrors(before, errorsOf(files, ""))
+			verdict := verdictOfClusterctl(t, string(files["infrastructure-components.yaml"]), seriesOfExample)
+			if verdict != nil && len(found) == 0 {
+				t.Errorf("%s: clusterctl: %v; validate has no error", m, verdict)
+			}
+			for _, text := range found {
+				rule, _, _ := strings.Cut(text, " ")
+				accepted[rule] = accepted[rule] || verdict == nil
+				if verdict == nil && !slices.Contains(reasons, rule) {
+					t.Errorf("%s: clusterctl accepts the components, and nothing is known to reject them later: %s", m, text)
+				}
+			}
+		}
+	}
+	for _, rule := range reasons {
+		if isFull && !accepted[rule] {
+			t.Errorf("no mistake that clusterctl accepts has an error of the rule %s", rule)
+		}
+	}
+	t.Logf("%d rules judged, %d of them about mistakes that clusterctl accepts", len(judged), len(accepted))
 }
 
 // verdictOfClusterctl returns the error of clusterctl for a release in a local repository.

@@ -98,7 +98,7 @@ func TestCoreServer_JudgesTemplates(t *testing.T) {
 			server.createClass(files[name])
 		}
 	}
-	before, judged, rejected := errorsOfTemplates(files), 0, 0
+	before, judged, rejected := errorsOf(files, "cluster"), 0, 0
 	for _, m := range mutations {
 		if _, isObject := files[m.File]; !isObject || m.Object == "" || m.Removes() {
 			continue
@@ -108,7 +108,7 @@ func TestCoreServer_JudgesTemplates(t *testing.T) {
 		if mutated[m.File], document, err = m.Apply(files[m.File]); err != nil {
 			t.Fatal(err)
 		}
-		found := newErrors(before, errorsOfTemplates(mutated))
+		found := newErrors(before, errorsOf(mutated, "cluster"))
 		verdict := server.admitted(document)
 		if apierrors.IsInternalError(verdict) || apierrors.IsServiceUnavailable(verdict) || apierrors.IsTimeout(verdict) {
 			t.Fatalf("%s was not judged: %v", m, verdict)
@@ -129,11 +129,11 @@ func TestCoreServer_JudgesTemplates(t *testing.T) {
 	}
 }
 
-// errorsOfTemplates returns the errors about the templates of a release, each with its rule.
-func errorsOfTemplates(files map[string][]byte) (found []string) {
+// errorsOf returns the errors about the files of a release whose names have a prefix, each with its rule.
+func errorsOf(files map[string][]byte, prefix string) (found []string) {
 	_, findings := contract.CheckRelease(contract.Release{Dir: "infrastructure-example/v1.0.0", Files: files}, rules.All())
 	for _, f := range findings {
-		if f.Severity == contract.Error && strings.HasPrefix(f.File, "cluster") {
+		if f.Severity == contract.Error && strings.HasPrefix(f.File, prefix) {
 			found = append(found, f.Rule+" "+f.File+" "+f.Object+" "+f.Field+": "+f.Message)
 		}
 	}

@@ -63,11 +63,7 @@ func checkViolations(t *testing.T, name string, form contract.Form, findings con
 // violations are violations of MUSTs in real providers, with their consequences.
 var violations = map[string]map[string]string{
 	"infrastructure-kubevirt": {
-		"contract/field-types":                  "status.failureDomains is a list under the contract v1beta1: Cluster API fails if the list is not empty",
-		"metadata-yaml/contract-matches-labels": "its own metadata.yaml has the contract v1beta2, and its CRDs have labels for v1beta1 only",
-	},
-	"infrastructure-linode": {
-		"metadata-yaml/contract-matches-labels": "its own metadata.yaml has the contract v1beta2, and its CRDs have labels for v1beta1 only",
+		"contract/field-types": "status.failureDomains is a list under the contract v1beta1: Cluster API fails if the list is not empty",
 	},
 	"openshift-metal3": {
 		"webhook/service-port": "the webhooks of ipam.metal3.io have a Service, but no pod with the port: the bundle has no Deployment of the IP address manager",

@@ -65,11 +65,11 @@ webhooks:
 func TestCheckRelease_AppliesOnlyReleaseRules(t *testing.T) {
 	_, findings := contract.CheckRelease(contract.Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}}, All())
 	want := map[string][]string{
-		"webhook/service-namespace":    {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
+		"clusterctl/target-namespace":  {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
 		"clusterctl/namespace-flag":    {"infrastructure-components.yaml:30 spec.template.spec.containers[0].args[0]"},
 		"contract/kind-present":        {"infrastructure-components.yaml:0", "infrastructure-components.yaml:0"},
 		"metadata-yaml/present":        {"metadata.yaml:0"},
-		"bundle/serviceaccount-exists": nil, "clusterctl/target-namespace": nil, "webhook/service-port": nil, "clusterctl/repository-directory": nil,
+		"bundle/serviceaccount-exists": nil, "webhook/service-namespace": nil, "webhook/service-port": nil, "clusterctl/repository-directory": nil,
 		"installer/no-secret": nil, "installer/no-namespace-object": nil, "installer/other-image-pinned": nil, "metadata/image-name-occurs": nil,
 	}
 	for rule, places := range want {

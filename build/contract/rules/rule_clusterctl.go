@@ -160,12 +160,12 @@ var clusterctlRules = []contract.Rule{{
 	},
 }, {
 	ID:       "clusterctl/target-namespace",
-	Severity: contract.Error,
+	Severity: contract.Warning,
 	Only:     contract.FormRelease,
 	Source:   clusterctl("Target namespace"),
-	Why:      "All namespaced objects MUST be in the namespace of the provider. clusterctl silently moves the others there.",
+	Why:      "clusterctl silently moves all namespaced objects to the namespace of the provider, and changes the namespaces in bindings and webhooks. Other tools do not.",
 	Fix:      "Set the provider's namespace, or let the controller create the object in the other namespace.",
-	Check:    checkReleaseNamespace,
+	Check:    func(b *contract.Bundle) contract.Findings { return b.Moved },
 }, {
 	ID:       "clusterctl/duplicate-object",
 	Severity: contract.Warning,
@@ -333,21 +333,6 @@ func checkRepositoryDirectory(b *contract.Bundle) (findings contract.Findings) {
 	if labelled == "" || labelled != of && !others {
 		usual := contract.ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: cmp.Or(of, extractor.Infrastructure)})
 		findings = append(findings, releaseFinding(".", fmt.Sprintf("invalid directory %s: want a provider label such as %s", r.Label, usual))...)
-	}
-	return findings
-}
-
-// checkReleaseNamespace compares with the namespace of the first object if the components have no Namespace.
-func checkReleaseNamespace(b *contract.Bundle) (findings contract.Findings) {
-	target := b.Target()
-	for _, o := range b.Objects {
-		switch {
-		case o.Namespace == "" || b.ClusterScoped(o):
-		case target == "":
-			target = o.Namespace
-		case o.Namespace != target:
-			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, not %s", o.Namespace, target)...)
-		}
 	}
 	return findings
 }

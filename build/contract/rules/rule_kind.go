@@ -25,9 +25,9 @@ var kindRules = []contract.Rule{{
 	}),
 }, {
 	ID:       "infra-machine/address-types",
-	Severity: contract.Error,
+	Severity: contract.Warning,
 	Source:   forInfraMachine("InfraMachine: addresses"),
-	Why:      "A Machine can have addresses of these types. The API server rejects a status with a type that the schema does not allow.",
+	Why:      "A Machine can have addresses of these types. The API server rejects a status with a type that the schema does not allow, so the provider cannot report it.",
 	Fix:      "Allow " + strings.Join(addressTypes, ", ") + ", or remove the enum.",
 	Check:    anInfraMachine.whenThere("status.addresses[].type", checkAddressTypes),
 }, {

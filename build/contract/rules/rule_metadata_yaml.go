@@ -103,9 +103,9 @@ var metadataYAMLRules = only(contract.FormRelease, []contract.Rule{{
 	}),
 }, {
 	ID:       "metadata-yaml/contract-matches-labels",
-	Severity: contract.Error,
+	Severity: contract.Warning,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "The contract must match the labels of the CRDs. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards.",
+	Why:      "The contract must match the labels of the CRDs. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards: a version of both that supports only one of the contracts rejects the provider, or does not find its kinds.",
 	Fix:      "Correct the contract of the series, or the labels of the CRDs.",
 	Check:    eachReleaseMetadata(checkLabelledContract),
 }})
@@ -195,11 +195,7 @@ func checkLabelledContract(b *contract.Bundle, m *contract.Object) contract.Find
 	if own == nil || !slices.Contains(everyContract, own.contract.Text()) || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
 		return nil
 	}
-	finding := own.contract.Finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))
-	if slices.Contains(labelled, own.contract.Text()) {
-		return finding.As(contract.Warning) // some of the CRDs have the contract
-	}
-	return finding
+	return own.contract.Finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))
 }
 
 // labelledContracts returns the contracts of the CRDs by their labels, oldest first, also those that Cluster API no longer
