@@ -53,7 +53,9 @@ type Fault struct {
 	// name of a created object, and dryRun.
 	EachOnce bool
 	// EachFirst injects the fault into the first attempt of every write of an object:
-	// further requests are its retries, and pass, until one is successful. For dry runs and for
+	// further requests are its retries, and pass, until one is successful. The same operation fails
+	// at most twice, so that the number of attempts is finite for a client that begins again with
+	// operations that succeeded, such as creating and deleting a policy. For dry runs and for
 	// reviews, which change nothing, it is EachOnce, because a client that repeats all of them
 	// after each failure would hardly ever see all pass.
 	EachFirst bool
@@ -103,6 +105,7 @@ type scripted struct {
 	Fault
 	matched, happened int
 	met               map[string]bool // the requests of EachOnce, and of EachFirst unless one was successful since
+	renewed           map[string]bool // the requests of EachFirst of which one was successful
 }
 
 // happens counts a matching request and reports whether to inject the fault.
@@ -123,4 +126,12 @@ func (s *scripted) happens(request string) bool {
 	}
 	s.happened++
 	return true
+}
+
+// succeeded makes the next request with the same identity a new write for EachFirst.
+func (s *scripted) succeeded(request string) {
+	if s.EachFirst && !s.renewed[request] {
+		delete(s.met, request)
+		s.renewed[request] = true
+	}
 }

@@ -187,6 +187,7 @@ func TestFault_VerbsPathsAndTimes(t *testing.T) {
 		{"all but dry runs", Fault{SkipDryRuns: true}, "PATCH /a?dryRun=All, PATCH /a, GET /a", ".xx"},
 		{"the first attempt of each operation", Fault{EachOnce: true}, "PATCH /a, PATCH /a, PATCH /a?dryRun=All, PUT /a, PATCH /b, PATCH /b", "x.xxx."},
 		{"the first attempt of each write", Fault{EachFirst: true}, "PATCH /a, PATCH /a, PATCH /a, PATCH /b, PATCH /a, PATCH /a?dryRun=All, PATCH /a?dryRun=All, PATCH /a?dryRun=All", "x.xx.x.."},
+		{"the first attempt of two writes of an object", Fault{EachFirst: true}, "PATCH /a, PATCH /a, PATCH /a, PATCH /a, PATCH /a", "x.x.."},
 		{"the first attempt of each review", Fault{EachFirst: true}, "POST /apis/authorization.k8s.io/a, POST /apis/authorization.k8s.io/a, POST /apis/authorization.k8s.io/a", "x.."},
 		{"each second, once", Fault{Every: 2, Times: 1}, "GET /a, GET /a, GET /a, GET /a", ".x.."},
 	} {

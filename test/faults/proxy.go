@@ -132,7 +132,7 @@ func (p *Proxy) Kubeconfig() ([]byte, error) {
 // Fail adds a fault. The first fault that matches a request is injected. The
 // returned function returns the number of injections.
 func (p *Proxy) Fail(fault Fault) (happened func() int) {
-	added := &scripted{Fault: fault, met: map[string]bool{}}
+	added := &scripted{Fault: fault, met: map[string]bool{}, renewed: map[string]bool{}}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.faults = append(p.faults, added)
@@ -329,14 +329,12 @@ type (
 	forwardedKey struct{}
 )
 
-// succeeded makes the next request with the same identity a new write for EachFirst.
+// succeeded tells the faults of the success of a request.
 func (p *Proxy) succeeded(request string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for _, s := range p.faults {
-		if s.EachFirst {
-			delete(s.met, request)
-		}
+		s.succeeded(request)
 	}
 }
 
