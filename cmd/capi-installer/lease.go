@@ -32,8 +32,8 @@ type fence struct {
 
 	mu      sync.Mutex
 	renewed time.Time // by the monotonic clock
-	// unreleased is set while another process holds the lease, and late is the time until a write of that process can arrive after this one has
-	// taken over.
+	// unreleased is set while a process holds the lease, and late is the time until a write of a former holder can arrive: it counts from the moment
+	// when this pod has taken over, which the lease has also after a restart of the container.
 	unreleased bool
 	late       time.Time
 }
@@ -45,24 +45,24 @@ func (e *expiredError) Error() string {
 	return fmt.Sprintf("write refused: lease %s was last renewed %s ago, and another process may lead", leaseName, e.since.Round(time.Second))
 }
 
-// set records the time before a successful renewal; zero after the lease was released.
-func (f *fence) set(at time.Time) {
+// set records the time before a successful renewal of a lease, and the time when it was acquired; at is zero after the lease was released.
+func (f *fence) set(at, acquired time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.renewed = at
 	if f.unreleased && !at.IsZero() {
-		f.unreleased, f.late = false, at.Add(f.limit)
+		f.unreleased, f.late = false, acquired.Add(f.limit)
 	}
 }
 
-// seen records whether another process holds the lease.
+// seen records whether a process holds the lease.
 func (f *fence) seen(unreleased bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unreleased = unreleased
 }
 
-// lateWrites returns the time until a write of the former leader can arrive, because it has not released the lease; zero for none.
+// lateWrites returns the time until a write of a former leader can arrive; zero if the lease was released, or new.
 func (f *fence) lateWrites() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.Method != http.MethodHead && !review
 }
 
-// observedLock is a lock that reports each renewal and each other holder to a fence.
+// observedLock is a lock that reports each renewal and each holder to a fence.
 type observedLock struct {
 	resourcelock.Interface
 	fence *fence
@@ -115,7 +115,7 @@ type observedLock struct {
 func (l observedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil {
-		l.fence.seen(record.HolderIdentity != "" && record.HolderIdentity != l.Identity())
+		l.fence.seen(record.HolderIdentity != "")
 	}
 	return record, raw, err
 }
@@ -138,7 +138,7 @@ func (l observedLock) observe(record resourcelock.LeaderElectionRecord, write fu
 	if record.HolderIdentity != l.Identity() {
 		began = time.Time{}
 	}
-	l.fence.set(began)
+	l.fence.set(began, record.AcquireTime.Time)
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 		Paused: result.IsPaused(), Change: changeOf(result), Replaced: replacedIn(result), Instructions: instructionsOn(actual), Referenced: len(actual.GetOwnerReferences()) > 0,
 		Available: result.ProbeResults().Type(availableProbe).Status == types.ProbeStatusTrue,
 	}
-	out.Owner = o.ownerIn(result)
+	out.Owner, out.Own = o.ownerIn(result), ownValues(result)
 	if content, ok := actual.(*unstructured.Unstructured); ok && (whole || out.Action == Collision) {
 		out.Actual = content.DeepCopy()
 		compatible, _ := probe.Condition(content, probe.Compatible)
@@ -92,30 +92,41 @@ func (o Owners) objectOf(result machinery.ObjectResult, whole bool) Object {
 	return out
 }
 
+// comparisonOf returns the difference of an object from the desired one; empty for a result without a comparison.
+func comparisonOf(result machinery.ObjectResult) machinery.CompareResult {
+	if compared, ok := result.(interface {
+		CompareResult() machinery.CompareResult
+	}); ok {
+		return compared.CompareResult()
+	}
+	return machinery.CompareResult{}
+}
+
 // replacedIn returns the fields of an object that stay different although the last write had the desired values.
 func replacedIn(result machinery.ObjectResult) []string {
-	compared, ok := result.(interface {
-		CompareResult() machinery.CompareResult
-	})
-	if !ok || result.Action() != machinery.ActionIdle {
+	if result.Action() != machinery.ActionIdle {
 		return nil
 	}
-	return compared.CompareResult().Modified()
+	return comparisonOf(result).Modified()
+}
+
+// ownValues reports whether an object differs only in values that no other actor has written or removed.
+func ownValues(result machinery.ObjectResult) bool {
+	comparison := comparisonOf(result).Comparison
+	return result.Action() == machinery.ActionUpdated && comparison != nil && comparison.Removed.Empty()
 }
 
 // changeOf describes the fields of an object that differ from the desired ones, and the other field managers that own some.
 func changeOf(result machinery.ObjectResult) string {
-	compared, ok := result.(interface {
-		CompareResult() machinery.CompareResult
-	})
-	if !ok || result.Action() == machinery.ActionIdle || result.Action() == machinery.ActionProgressed {
+	if result.Action() == machinery.ActionIdle || result.Action() == machinery.ActionProgressed {
 		return ""
 	}
+	compared := comparisonOf(result)
 	var parts, managers []string
-	if fields := compared.CompareResult().Modified(); len(fields) > 0 {
+	if fields := compared.Modified(); len(fields) > 0 {
 		parts = append(parts, "fields "+text.First(3, fields))
 	}
-	for _, conflict := range compared.CompareResult().ConflictingMangers {
+	for _, conflict := range compared.ConflictingMangers {
 		managers = append(managers, strconv.Quote(conflict.Manager))
 	}
 	slices.Sort(managers)

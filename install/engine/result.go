@@ -84,6 +84,8 @@ type Object struct {
 	Paused bool
 	// Change describes the fields that differ from the desired ones, and their field managers; empty if none do.
 	Change string
+	// Own is set if these fields have only values that the installer has written itself: a drift policy left them during an upgrade.
+	Own bool
 	// Replaced are the fields whose value another than the desired one replaces in each write, as admission plugins can do; nil if there are none.
 	Replaced []string
 	// RestoredBy is the field manager that had restored the object from a backup before this write; empty without a restore.

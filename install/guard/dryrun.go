@@ -118,14 +118,14 @@ func (r Release) dryRun(ctx context.Context, cluster Cluster, one judged, actual
 	return one
 }
 
-// immutable adds the next step to a finding about an immutable field.
+// immutable adds the next step to a finding about an object that can only be created like this.
 func immutable(found Finding, desired *unstructured.Unstructured) Finding {
 	switch {
 	case object.IsCRD(desired):
-		found.Message += "; the field is immutable: install a release without this CRD first; the installer then deletes it, if it has no instances"
+		found.Message += "; only a new CRD can be like this: install a release without this CRD first; the installer then deletes it, if it has no instances"
 	case !object.DeletesOthers(object.GroupKind(desired)):
 		found.Deletes = object.IdentityOf(desired)
-		found.Message += "; the field is immutable: delete the object, and the installer creates it again: " + Deletion(found.Deletes)
+		found.Message += "; only a new object can be like this: delete the object, and the installer creates it again: " + Deletion(found.Deletes)
 	}
 	return found
 }
@@ -266,8 +266,9 @@ func Resolves(desired *unstructured.Unstructured, err error) bool {
 	return replacing.Replaces(desired, err) || object.IsCRD(desired) && storedVersions
 }
 
-// IsImmutable reports whether the API server rejects an existing object only because of an immutable field: each error is about fields, because
-// errors of webhooks and policies can depend on other objects, and the object would be created. The API server compares names after all else.
+// IsImmutable reports whether the API server rejects an object only as a change of the existing one, because a field is immutable, or does not fit
+// fields that another actor has added, such as a port of a Service. Each error is about fields, because errors of webhooks and policies can depend on
+// other objects, and the object would be created. The API server compares names after all else.
 func IsImmutable(ctx context.Context, cluster Cluster, desired *unstructured.Unstructured, errs ...error) bool {
 	if len(errs) == 0 || slices.ContainsFunc(errs, func(err error) bool { return len(replacing.InvalidFields(err)) == 0 }) {
 		return false

@@ -32,6 +32,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/removal"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -94,7 +95,7 @@ func withRemoval(outcome, removed status.Outcome) (status.Outcome, error) {
 	return outcome, removed.Err
 }
 
-// install reconciles the versions, newest first, until one is complete. It
+// install reconciles the versions, newest first, until one is complete that needs no other. It
 // returns the outcome of the newest version, and its name if it is complete.
 func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outcome, current string) {
 	versions := slices.Clone(s.Cluster.Status.Versions)
@@ -112,11 +113,14 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 	for _, version := range versions {
 		result := r.installVersion(ctx, s, version)
 		results, drift = append(results, result), append(drift, result.drift...)
-		if result.phases != nil {
-			phases[version.Name] = result.phases
-		}
-		if result.complete || version.Name == s.Cluster.Status.CurrentVersion {
+		if version.Name == s.Cluster.Status.CurrentVersion || result.complete && result.inherited == nil {
 			break
+		}
+	}
+	results[0] = results[0].inheriting(results[len(results)-1])
+	for i, result := range results {
+		if result.phases != nil {
+			phases[versions[i].Name] = result.phases
 		}
 	}
 	err := r.Remover.ReleaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil)
@@ -141,11 +145,30 @@ type versionResult struct {
 	drift []status.Event
 	// phases is the state of each phase; nil if it is unknown.
 	phases []v1alpha1.Phase
-	// complete is set when every object of the version exists and is ready.
+	// inherited are the phases of the version that the current version maintains.
+	inherited []revision.Phase
+	// complete is set when every object of the version exists and is ready, without those of inherited phases.
 	complete bool
 	// available reports whether the version was complete before and its objects are
 	// still available; nil if unknown.
 	available *bool
+}
+
+// inheriting returns the result of a version with the inherited phases of the current version: it is complete when they are. A current version
+// that cannot be read prevents no upgrade.
+func (v versionResult) inheriting(current versionResult) versionResult {
+	v.phases = slices.Clone(v.phases)
+	for _, phase := range v.inherited {
+		named := func(of v1alpha1.Phase) bool { return of.Name == phase.Name }
+		into, from := slices.IndexFunc(v.phases, named), slices.IndexFunc(current.phases, named)
+		if into < 0 || from < 0 {
+			continue
+		}
+		if v.phases[into] = current.phases[from]; v.complete && v.phases[into].State != v1alpha1.PhaseComplete {
+			v.complete, v.outcome = false, current.outcome
+		}
+	}
+	return v
 }
 
 // anyAvailable reports whether any version is available; nil if unknown.
@@ -177,7 +200,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, entry v1alpha1
 	r.log.phases(ctx, v.name, done.result.Phases)
 	current := s.Cluster.Status.CurrentVersion
 	out := versionResult{
-		outcome: done.outcome(), phases: done.phases(), complete: done.complete(), available: done.available(current),
+		outcome: done.outcome(), phases: done.phases(), inherited: done.plan.others, complete: done.complete(), available: done.available(current),
 		drift: slices.Concat(done.adoptionEvents(ctx), r.Replacer.Events(v.name), done.driftEvents(current, &r.Applier.contention), done.restoreEvents(), done.replaced),
 	}
 	out.outcome = untilDeadline(out.outcome, deadline.Sub(now))

@@ -31,7 +31,7 @@ func (a attempt) driftEvents(current string, of *contention) []status.Event {
 	key := a.plan.key()
 	var reverted []string
 	for o := range a.result.Objects() {
-		if change := externalChange(o.Action); change != "" && !o.Paused && !a.plan.followsSpec(o) {
+		if change := externalChange(o.Action); change != "" && !o.Paused && !o.Own && !a.plan.followsSpec(o) {
 			countDrift(o)
 			if of.contested(subject{key, o.Identity}) || o.RestoredBy != "" {
 				continue

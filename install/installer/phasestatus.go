@@ -25,9 +25,6 @@ func (a attempt) phases() []v1alpha1.Phase {
 	planned := a.plan.all()
 	if a.complete() { // the version becomes current, and has the phases that the former one maintained
 		planned = a.plan.withOthers()
-		for _, phase := range a.plan.others {
-			reached[phase.Name] = unchangedPhase(phase)
-		}
 	}
 	phases := make([]v1alpha1.Phase, len(planned))
 	for i := range planned {
@@ -37,15 +34,6 @@ func (a attempt) phases() []v1alpha1.Phase {
 		}
 	}
 	return phases
-}
-
-// unchangedPhase returns the result of a phase that the former version maintained, until the version is maintained itself.
-func unchangedPhase(planned revision.Phase) engine.Phase {
-	out := engine.Phase{Name: planned.Name, Complete: true}
-	for range planned.Objects {
-		out.Objects = append(out.Objects, engine.Object{Ready: true})
-	}
-	return out
 }
 
 // setPhase sets the state of a phase that was reconciled.

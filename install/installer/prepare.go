@@ -155,5 +155,5 @@ func withDeletions(rejection *engine.Rejection, immutable sets.Set[object.Identi
 	if commands == nil {
 		return rejection
 	}
-	return fmt.Errorf("%w; a field of %d object(s) is immutable: delete them, and the installer creates them again: %s", rejection, len(commands), strings.Join(commands, "; "))
+	return fmt.Errorf("%w; only %d new object(s) can be like this: delete the existing ones, and the installer creates them again: %s", rejection, len(commands), strings.Join(commands, "; "))
 }

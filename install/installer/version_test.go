@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
+	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -179,8 +180,16 @@ func TestPlan_WithoutParts(t *testing.T) {
 	all := attempt{plan: p, scope: maintenance, applied: true, result: engine.Result{Phases: []engine.Phase{
 		{Name: "core-crds", Complete: true, Objects: []engine.Object{{Ready: true}}}, {Name: "core", Complete: true}, {Name: "aws", Complete: true},
 	}}}
-	if diff := cmp.Diff(all.phases(), done.phases()); diff != "" {
-		t.Errorf("phases (-maintained +rolled out):\n%s", diff)
+	rolledOut := versionResult{phases: done.phases(), inherited: got.others, complete: true}
+	maintained := versionResult{phases: all.phases(), outcome: status.Outcome{Message: "waiting for a pod"}}
+	result := rolledOut.inheriting(maintained)
+	if diff := cmp.Diff(all.phases(), result.phases); diff != "" || !result.complete || result.outcome.Message != "" {
+		t.Errorf("complete: %t, %+v, phases (-maintained +rolled out):\n%s", result.complete, result.outcome, diff)
+	}
+	// The version is not complete while the current one waits for an inherited phase.
+	maintained.phases[0].State = v1alpha1.PhaseProgressing
+	if result := rolledOut.inheriting(maintained); result.complete || result.outcome.Message != maintained.outcome.Message {
+		t.Errorf("with a phase in progress: %+v", result)
 	}
 	done.result.Phases[0].Complete = false
 	if phases := done.phases(); len(phases) != 1 {

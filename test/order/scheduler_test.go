@@ -26,7 +26,7 @@ type world struct {
 	mu       sync.Mutex // guards requests, and the streams of processes
 	requests []*request
 	late     []*lateWrite
-	// lateWrites is the time until these can arrive. A later process knows it too, although the program forgets it with a restart of its container.
+	// lateWrites is the time until these can arrive. A later process knows it from the lease.
 	lateWrites time.Time
 
 	waiting map[string]int // sequence number of each waiting step
