@@ -135,16 +135,13 @@ func (c *checker) before(w *world, r *request) error {
 	if c.paused[r.process] && r.actor == "installer" && !ours(t) {
 		return fmt.Errorf("G7: a paused installer writes: %s", r)
 	}
-	live := w.server.get(t.collection(), t.namespace, t.name)
-	if t.collection() == crdCollection && r.method == http.MethodDelete && live != nil {
-		if found, err := w.stored(); t.name == machinesCRD && len(found) > 0 || err != nil {
-			return fmt.Errorf("G1: CRD %s is deleted with %d instances %v", t.name, len(found), err)
-		}
+	if t.collection() != crdCollection || t.name != machinesCRD || t.under != "" {
+		return nil
 	}
-	if t.collection() == crdCollection && t.name == machinesCRD && t.under == "" {
-		return c.hold(w, r)
+	if found, err := w.stored(); r.method == http.MethodDelete && (len(found) > 0 || err != nil) {
+		return fmt.Errorf("G1: CRD %s is deleted with %d instances %v", t.name, len(found), err)
 	}
-	return nil
+	return c.hold(w, r)
 }
 
 // removed checks a deletion that the API server has accepted.
@@ -618,7 +615,9 @@ func (c *checker) remember(w *world) {
 	for _, revision := range w.revisions() {
 		c.numbers[revision.GetName()] = revision.GetAnnotations()[v1alpha1.ManifestsDigestAnnotation]
 	}
-	if w.server.get(crdCollection, "", machinesCRD) != nil {
+	if found, err := w.stored(); err != nil || (len(found) == 0) == (w.server.get(crdCollection, "", machinesCRD) != nil) {
+		panic(fmt.Sprintf("a schedule begins with the instances %v: %v", found, err)) //nolint:forbidigo // its end would be judged wrongly
+	} else if len(found) > 0 {
 		c.machines["m"] = true
 	}
 	if cluster := w.cluster(); cluster != nil {

@@ -255,7 +255,7 @@ func (s *server) awaitKey(path string, remains bool, revision int64) {
 	}
 	s.await(func() bool {
 		object := h.current[key]
-		return h.ended || !remains && object == nil || remains && object != nil && number(object.GetResourceVersion()) >= revision
+		return !remains && object == nil || remains && object != nil && number(object.GetResourceVersion()) >= revision
 	})
 	if collection == crdCollection {
 		s.settleCRD(h, key[1:])

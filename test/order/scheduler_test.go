@@ -261,7 +261,7 @@ func (w *world) send(r *request) (result, error) {
 		return result{}, err
 	}
 	var was *unstructured.Unstructured
-	if r.writes() {
+	if r.writes() && r.target.resource != "machines" { // the hub does not watch them: their watch ends with the CRD
 		was = w.server.get(r.target.collection(), r.target.namespace, r.target.name)
 	}
 	got := r.send(w.server)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -138,7 +139,6 @@ type history struct {
 	changes       []change
 	current       map[string]*unstructured.Unstructured
 	listed        int64               // resource version at the reset, or of the list
-	ended         bool                // the API server has ended the watch
 	uids          map[types.UID]int64 // newest resource version
 }
 
@@ -189,66 +189,50 @@ func (b bed) open() (s *server, err error) {
 
 // observe returns the history of a resource. It starts the watch if there is none, and waits for the list.
 func (s *server) observe(collection string) *history {
-	asked := false
-	for {
-		s.mu.Lock()
-		found, changed := s.resources[collection], s.changed
-		if found != nil && found.ended && !asked { // a new list may have an answer
-			delete(s.resources, collection)
-			found = nil
-		}
-		s.mu.Unlock()
-		if found != nil {
-			return found
-		}
-		if !asked {
-			asked = true
-			s.wanted <- collection
-		}
-		<-changed
+	s.mu.Lock()
+	h, known := s.resources[collection]
+	if !known {
+		h = &history{uids: map[types.UID]int64{}}
+		s.resources[collection] = h
+		s.wanted <- collection
 	}
+	s.mu.Unlock()
+	s.await(func() bool { return h.current != nil })
+	return h
 }
 
-// watch follows a resource until the end of the watch.
+// watch follows a resource. Without it no schedule can go on: objects would be missing.
 func (s *server) watch(collection string) {
 	found, err := s.admin.do("GET", collection, "application/json", "", nil)
 	list := &unstructured.UnstructuredList{}
-	served := err == nil && found.ok() && list.UnmarshalJSON(found.body) == nil // else the history ends at once, and another reader lists again
-	h := &history{kind: strings.TrimSuffix(list.GetKind(), "List"), version: list.GetAPIVersion(), current: map[string]*unstructured.Unstructured{}, uids: map[types.UID]int64{}}
-	h.listed = number(list.GetResourceVersion())
+	if err = errors.Join(err, list.UnmarshalJSON(found.body)); err != nil {
+		panic(fmt.Sprintf("listing %s: %v %.300s", collection, err, found.body)) //nolint:forbidigo // see above
+	}
+	s.mu.Lock()
+	h := s.resources[collection]
+	h.kind, h.version, h.listed = strings.TrimSuffix(list.GetKind(), "List"), list.GetAPIVersion(), number(list.GetResourceVersion())
+	h.current = map[string]*unstructured.Unstructured{}
 	for i := range list.Items {
 		h.current[change{object: &list.Items[i]}.key()] = &list.Items[i]
 	}
-	s.mu.Lock()
-	if known := s.resources[collection]; known != nil && !known.ended {
-		s.mu.Unlock()
-		return
-	}
-	s.resources[collection] = h
 	s.announce()
 	s.mu.Unlock()
 	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, h.listed)) //nolint:noctx // until the end of the process
-	if err == nil {
-		decoder := json.NewDecoder(response.Body)
-		for served {
-			event := struct {
-				Type   string
-				Object json.RawMessage
-			}{}
-			if decoder.Decode(&event) != nil || event.Type == "ERROR" {
-				break
-			}
-			object := &unstructured.Unstructured{}
-			if object.UnmarshalJSON(event.Object) == nil && event.Type != "BOOKMARK" {
-				s.add(h, event.Type == "DELETED", object)
-			}
-		}
-		_ = response.Body.Close()
+	if err != nil {
+		panic(err) //nolint:forbidigo // see above
 	}
-	s.mu.Lock()
-	h.ended = true // as of a deleted CRD
-	s.announce()
-	s.mu.Unlock()
+	for decoder := json.NewDecoder(response.Body); ; {
+		event := struct {
+			Type   string
+			Object unstructured.Unstructured
+		}{}
+		if err := decoder.Decode(&event); err != nil || event.Type == "ERROR" {
+			panic(fmt.Sprintf("the watch of %s has ended: %v %v", collection, err, event.Object)) //nolint:forbidigo // see above
+		}
+		if event.Type != "BOOKMARK" {
+			s.add(h, event.Type == "DELETED", &event.Object)
+		}
+	}
 }
 
 func (s *server) add(h *history, deleted bool, object *unstructured.Unstructured) {
@@ -360,7 +344,7 @@ func (s *server) write(p pool, method, uri, contentType string, body []byte) (an
 		uid, at = cmp.Or(uid, object.Details.UID), gone
 	}
 	if uid != "" && at > h.listed {
-		s.await(func() bool { return h.uids[uid] >= at || h.ended })
+		s.await(func() bool { return h.uids[uid] >= at })
 	}
 	if t.collection() == crdCollection {
 		s.settleCRD(h, object.Name)
