@@ -204,8 +204,11 @@ func (s *server) observe(collection string) *history {
 // watch follows a resource. Without it no schedule can go on: objects would be missing.
 func (s *server) watch(collection string) {
 	found, err := s.admin.do("GET", collection, "application/json", "", nil)
+	for err == nil && found.code == http.StatusTooManyRequests { // the API server begins to serve a CRD
+		found, err = s.admin.do("GET", collection, "application/json", "", nil)
+	}
 	list := &unstructured.UnstructuredList{}
-	if err = errors.Join(err, list.UnmarshalJSON(found.body)); err != nil {
+	if err = errors.Join(err, list.UnmarshalJSON(found.body)); err != nil || !found.ok() {
 		panic(fmt.Sprintf("listing %s: %v %.300s", collection, err, found.body)) //nolint:forbidigo // see above
 	}
 	s.mu.Lock()
@@ -217,21 +220,36 @@ func (s *server) watch(collection string) {
 	}
 	s.announce()
 	s.mu.Unlock()
-	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, h.listed)) //nolint:noctx // until the end of the process
+	for {
+		s.follow(collection, h)
+	}
+}
+
+// follow follows a resource until the watch ends, as it does when the API server stores another state of a CRD.
+func (s *server) follow(collection string, h *history) {
+	s.mu.Lock()
+	from := h.last()
+	s.mu.Unlock()
+	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, from)) //nolint:noctx // until the end of the process
 	if err != nil {
-		panic(err) //nolint:forbidigo // see above
+		panic(err) //nolint:forbidigo // see watch
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusTooManyRequests {
+		return
 	}
 	for decoder := json.NewDecoder(response.Body); ; {
 		event := struct {
 			Type   string
 			Object unstructured.Unstructured
 		}{}
-		if err := decoder.Decode(&event); err != nil || event.Type == "ERROR" {
-			panic(fmt.Sprintf("the watch of %s has ended: %v %v", collection, err, event.Object)) //nolint:forbidigo // see above
+		switch err := decoder.Decode(&event); {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil || event.Type == "ERROR":
+			panic(fmt.Sprintf("watching %s: %v %v", collection, err, event.Object)) //nolint:forbidigo // see watch
 		}
-		if event.Type != "BOOKMARK" {
-			s.add(h, event.Type == "DELETED", &event.Object)
-		}
+		s.add(h, event.Type == "DELETED", &event.Object)
 	}
 }
 
