@@ -220,37 +220,36 @@ func (s *server) watch(collection string) {
 	}
 	s.announce()
 	s.mu.Unlock()
-	for {
-		s.follow(collection, h)
+	for err == nil {
+		err = s.follow(collection, h)
 	}
 }
 
-// follow follows a resource until the watch ends, as it does when the API server stores another state of a CRD.
-func (s *server) follow(collection string, h *history) {
+// follow follows a resource until the watch ends, as it does when the API server stores another state of a CRD. It returns an error when the API
+// server has ended.
+func (s *server) follow(collection string, h *history) error {
 	s.mu.Lock()
 	from := h.last()
 	s.mu.Unlock()
 	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, from)) //nolint:noctx // until the end of the process
 	if err != nil {
-		panic(err) //nolint:forbidigo // see watch
+		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusTooManyRequests {
-		return
-	}
-	for decoder := json.NewDecoder(response.Body); ; {
+	for decoder := json.NewDecoder(response.Body); response.StatusCode == http.StatusOK; {
 		event := struct {
 			Type   string
 			Object unstructured.Unstructured
 		}{}
-		switch err := decoder.Decode(&event); {
-		case errors.Is(err, io.EOF):
-			return
-		case err != nil || event.Type == "ERROR":
-			panic(fmt.Sprintf("watching %s: %v %v", collection, err, event.Object)) //nolint:forbidigo // see watch
+		if decoder.Decode(&event) != nil {
+			return nil
+		}
+		if event.Type == "ERROR" {
+			panic(fmt.Sprintf("watching %s: %v", collection, event.Object)) //nolint:forbidigo // see watch
 		}
 		s.add(h, event.Type == "DELETED", &event.Object)
 	}
+	return nil
 }
 
 func (s *server) add(h *history, deleted bool, object *unstructured.Unstructured) {
