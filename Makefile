@@ -179,7 +179,7 @@ SEED ?= 1
 HOURS ?= 1
 .PHONY: order
 order: controlplane ## Run the controllers under schedules from SEED for HOURS (1), and shrink the first failing schedule
-	go test -count=1 -v -timeout 0 ./test/order -twice -seed $(SEED) -schedules 0 -duration $(HOURS)h
+	go test -count=1 -v -timeout 0 ./test/order -seed $(SEED) -schedules 0 -duration $(HOURS)h
 
 PAUSES ?= 200
 .PHONY: pauses

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"net/http"
 	"slices"
@@ -40,14 +39,9 @@ type checker struct {
 	late      map[string]bool     // names of objects that a former leader has written
 	scaled    int64               // replicas that an autoscaler has set since the last write of the installer
 	finalized map[string]bool     // paths of objects that got the finalizer of a user
-	paused    map[*process]bool   // whose installer has read that it is paused
 	listed    map[string]bool     // versions that were in the status
-	numbers   map[string]string   // digest of the manifests of each version
-	uids      map[string]string   // of the installed objects at the begin of the upgrade
 	failed    error               // of an event
-	hashes    map[string]uint64   // of the objects in the hub
-	state     uint64
-	seen      map[*history]int // changes in state
+	installs  bool                // a ClusterAPI object exists
 }
 
 // touch is a write of another actor.
@@ -71,7 +65,7 @@ type readings struct {
 }
 
 func newChecker() *checker {
-	return &checker{finalized: map[string]bool{}, older: map[string]bool{}, component: map[string]int{}, late: map[string]bool{}, touched: map[string]*touch{}, read: map[reader]readings{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}, paused: map[*process]bool{}, numbers: map[string]string{}, hashes: map[string]uint64{}, seen: map[*history]int{}}
+	return &checker{finalized: map[string]bool{}, older: map[string]bool{}, component: map[string]int{}, late: map[string]bool{}, touched: map[string]*touch{}, read: map[reader]readings{}, storage: map[string]bool{}, machines: map[string]bool{}, did: map[string]bool{}, listed: map[string]bool{}}
 }
 
 // changed records a write of another actor.
@@ -131,9 +125,6 @@ func (c *checker) before(w *world, r *request) error {
 	t := r.target
 	if err := c.release(w, r); err != nil {
 		return err
-	}
-	if c.paused[r.process] && r.actor == "installer" && !ours(t) {
-		return fmt.Errorf("G7: a paused installer writes: %s", r)
 	}
 	if t.collection() != crdCollection || t.name != machinesCRD || t.under != "" {
 		return nil
@@ -371,7 +362,6 @@ func (c *checker) answered(w *world, r *request, a answer, was *unstructured.Uns
 			return nil
 		}
 		if c.read[by] = (readings{read, conditions(content), read.Generation, false}); r.actor == "installer" { // a reconcile begins
-			c.paused[r.process] = read.Spec.InstallerMode == v1alpha1.Paused
 			c.begun(w)
 		}
 	case t.resource == "configmaps" && r.method == http.MethodGet && t.name == "":
@@ -388,30 +378,15 @@ func (c *checker) answered(w *world, r *request, a answer, was *unstructured.Uns
 		}
 	case r.method == http.MethodDelete && r.writes():
 		return c.removed(w, r, was)
-	case a.code == http.StatusCreated && r.kind == applyPatch && !r.dry && !ours(t):
-		return fmt.Errorf("G4: an object that was deleted is created by an apply: %s", r)
 	case t.collection() == crdCollection && t.name == machinesCRD && r.writes() && was != nil:
 		return c.migrated(w, was, a.body)
 	case t.resource == "clusterapis" && r.writes():
 		return c.status(w, r, a.body, was)
-	case t.resource == "configmaps" && r.method == http.MethodPost && r.writes():
-		created := &unstructured.Unstructured{}
-		if err := created.UnmarshalJSON(a.body); err != nil {
-			return err
-		}
-		name, digest := created.GetName(), created.GetAnnotations()[v1alpha1.ManifestsDigestAnnotation]
-		if created.GetLabels()[v1alpha1.RevisionLabel] != name {
-			return nil
-		}
-		if before, found := c.numbers[name]; found && before != digest && !c.did["uninstall"] {
-			return fmt.Errorf("G8: version %s is created again with other content", name)
-		}
-		c.numbers[name] = digest
 	}
 	return nil
 }
 
-// kept checks that a write leaves what belongs to a user: a finalizer, and an ignored field.
+// kept checks that a write leaves the finalizer of a user.
 func (c *checker) kept(r *request, body []byte, was *unstructured.Unstructured) error {
 	now := &unstructured.Unstructured{}
 	if was == nil || !r.writes() || r.method == http.MethodDelete || now.UnmarshalJSON(body) != nil || now.GetUID() != was.GetUID() {
@@ -420,11 +395,7 @@ func (c *checker) kept(r *request, body []byte, was *unstructured.Unstructured) 
 	if slices.Contains(was.GetFinalizers(), userFinalizer) && !slices.Contains(now.GetFinalizers(), userFinalizer) {
 		return fmt.Errorf("the finalizer of a user is removed: %s", r)
 	}
-	read := c.read[reader{r.process, "installer"}].cluster
-	if read == nil || len(read.Spec.DriftPolicy.IgnoredFields) == 0 || r.target.name != "settings" || text(now, "data", "value") == text(was, "data", "value") {
-		return nil
-	}
-	return fmt.Errorf("an ignored field is written: %s", r)
+	return nil
 }
 
 // migrated checks that no instance is stored in a version that a write removes from the stored versions.
@@ -501,9 +472,6 @@ func (c *checker) status(w *world, r *request, body []byte, was *unstructured.Un
 		if reason.Of(of).Severity == reason.Terminal && !allowed[of] {
 			return fmt.Errorf("the terminal reason %s has no cause: %s", of, condition.Message)
 		}
-		if condition.Type == "Available" && condition.Status == "False" && c.uids != nil && !c.disturbed() {
-			return fmt.Errorf("Available is False during an upgrade: %s", condition.Message)
-		}
 	}
 	if c.did["delete-revision"] || c.did["uninstall"] {
 		return nil
@@ -520,11 +488,11 @@ func (c *checker) status(w *world, r *request, body []byte, was *unstructured.Un
 	return nil
 }
 
-// after records the state after a step, and checks that an uninstall ends with the last object.
+// after checks that an uninstall ends with the last object.
 func (c *checker) after(w *world) error {
-	before := c.hashes[clusterPath]
-	c.record(w)
-	if before == 0 || c.hashes[clusterPath] != 0 || c.did["restore"] || c.did["restore-by-apply"] {
+	before := c.installs
+	c.installs = w.server.get(collectionOf(clusterPath), "", "cluster") != nil
+	if !before || c.installs || c.did["restore"] || c.did["restore-by-apply"] {
 		return c.failed
 	}
 	for key, object := range w.installed() {
@@ -533,52 +501,6 @@ func (c *checker) after(w *world) error {
 		}
 	}
 	return c.failed
-}
-
-// record records the state.
-func (c *checker) record(w *world) {
-	w.server.mu.Lock()
-	defer w.server.mu.Unlock()
-	newest := int64(0)
-	for collection, h := range w.server.resources {
-		newest = max(newest, h.last())
-		for _, change := range h.changes[c.seen[h]:] {
-			key := collection + change.key()
-			c.state ^= c.hashes[key]
-			delete(c.hashes, key)
-			if !change.deleted {
-				c.hashes[key] = hash(key, change.object)
-				c.state ^= c.hashes[key]
-			}
-		}
-		c.seen[h] = len(h.changes)
-	}
-	w.versions = append(w.versions, newest)
-	waiting := c.state
-	for text := range w.waiting {
-		sum := fnv.New64a()
-		_, _ = sum.Write([]byte(text))
-		waiting ^= sum.Sum64()
-	}
-	w.states[waiting] = true
-}
-
-// hash returns a number for an object without what differs between two runs.
-func hash(key string, object *unstructured.Unstructured) uint64 {
-	content := maps.Clone(object.Object)
-	content["metadata"] = map[string]any{"labels": object.GetLabels(), "annotations": object.GetAnnotations(), "finalizers": object.GetFinalizers(), "deleted": object.GetDeletionTimestamp() != nil}
-	if conditions, found, _ := unstructured.NestedSlice(object.Object, "status", "conditions"); found {
-		content["status"] = nil
-		for _, c := range conditions {
-			condition := c.(map[string]any)
-			content[fmt.Sprint(condition["type"])] = fmt.Sprint(condition["status"], condition["reason"])
-		}
-	}
-	body, _ := json.Marshal(content)
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(key))
-	_, _ = sum.Write(body)
-	return sum.Sum64()
 }
 
 // guardPolicy is the admission policy of a removal.
@@ -607,13 +529,10 @@ func (w *world) installed() map[string]*unstructured.Unstructured {
 
 // remember records the objects before the upgrade.
 func (c *checker) remember(w *world) {
-	c.uids, w.backup = map[string]string{}, map[string]*unstructured.Unstructured{}
+	w.backup = map[string]*unstructured.Unstructured{}
 	for _, path := range victims {
 		t, _ := parse(path)
 		w.backup[path] = w.server.get(t.collection(), t.namespace, t.name)
-	}
-	for _, revision := range w.revisions() {
-		c.numbers[revision.GetName()] = revision.GetAnnotations()[v1alpha1.ManifestsDigestAnnotation]
 	}
 	if found, err := w.stored(); err != nil || (len(found) == 0) == (w.server.get(crdCollection, "", machinesCRD) != nil) {
 		panic(fmt.Sprintf("a schedule begins with the instances %v: %v", found, err)) //nolint:forbidigo // its end would be judged wrongly
@@ -622,9 +541,6 @@ func (c *checker) remember(w *world) {
 	}
 	if cluster := w.cluster(); cluster != nil {
 		c.current = cluster.Status.CurrentVersion
-	}
-	for key, object := range w.installed() {
-		c.uids[key] = string(object.GetUID())
 	}
 }
 
@@ -729,9 +645,6 @@ func (c *checker) content(w *world, to int) error {
 		}
 		if selector, found, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec", "nodeSelector"); found {
 			return fmt.Errorf("%s: the placement %v stays", key, selector)
-		}
-		if uid := c.uids[key]; uid != "" && uid != string(live.GetUID()) && !slices.ContainsFunc([]string{"uninstall", "release", "override"}, func(action string) bool { return c.did[action] }) && c.touched[live.GetName()] == nil {
-			return fmt.Errorf("%s was created again", key)
 		}
 	}
 	return nil

@@ -61,10 +61,11 @@
 //
 // # Cost
 //
-// A schedule has about 340 steps; 40 schedules reach 11,000 distinct states. A schedule costs 0.8 s of CPU time: 0.33 s in the process of the
-// test, 0.4 s in the API server, of which a write of a CRD costs 12 ms and another write 3 to 5 ms, and 0.07 s in etcd. So an hour of CPU time
-// has room for 4,500 schedules.
-// TestOrder prints these figures.
+// A schedule has about 340 steps, and costs 0.8 s of CPU time: 0.36 s in the process of the test, 0.4 s in the API server and 0.07 s in etcd. So an
+// hour of CPU time has room for 4,400 schedules. TestOrder prints these figures. No part stands out in a profile. In the process of the test, the
+// reconciles of the program take 41 %, and the collection of garbage 6 %. In the API server, writes take 33 %, half of them of the status of
+// ClusterAPI and ClusterOperator, and the collection of garbage 10 %. OpenAPI documents without descriptions would save 8 %. Forty schedules reached
+// 11,000 distinct states.
 //
 // # Run it
 //

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -33,7 +32,6 @@ var (
 	keep     = flag.String("keep", "", "file to write: a cluster runs until it is removed")
 	use      = flag.String("use", "", "file of a kept cluster; empty starts a cluster")
 	survey   = flag.Int("survey", 0, "number of failing schedules until the end; only their violations are printed")
-	twice    = flag.Bool("twice", false, "play schedules twice, and compare the steps")
 	verbose  = flag.Bool("steps", false, "print the steps and the log of a replayed schedule")
 )
 
@@ -55,7 +53,6 @@ type bench struct {
 	releases  *releases
 	images    string
 	installed map[int]state // with a release at rest
-	states    map[uint64]bool
 }
 
 func newBench(t *testing.T) *bench {
@@ -69,7 +66,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t, of, s, newReleases(), filepath.Join(t.TempDir(), "images.json"), map[int]state{}, map[uint64]bool{}}
+	return &bench{t, of, s, newReleases(), filepath.Join(t.TempDir(), "images.json"), map[int]state{}}
 }
 
 // maximum is the number of steps without rest after the last move.
@@ -97,7 +94,7 @@ func (b *bench) from(begin state, shift time.Duration, play func(*world) error) 
 	if err := b.server.restore(begin); err != nil {
 		b.Fatal(err)
 	}
-	w = &world{server: b.server, releases: b.releases, images: b.images, slow: map[string]int{}, states: b.states, check: newChecker()}
+	w = &world{server: b.server, releases: b.releases, images: b.images, slow: map[string]int{}, check: newChecker()}
 	now := time.Now().Add(shift)
 	synctest.Test(b.T, func(*testing.T) {
 		time.Sleep(time.Until(now))
@@ -220,22 +217,6 @@ func TestKeep(t *testing.T) {
 	t.Log(err)
 }
 
-// The same schedule has the same steps.
-func TestSchedule_IsDeterministic(t *testing.T) {
-	if !*twice {
-		t.Skip("-twice plays schedules twice")
-	}
-	b := newBench(t)
-	for seed := range uint64(3) {
-		s := generate(1000+seed, len(b.releases.images))
-		one, errOne := b.run(s)
-		two, errTwo := b.run(s)
-		if diff := cmp.Diff(one.trace, two.trace); diff != "" {
-			t.Errorf("%s: %v, %v; steps of two runs (-,+):\n%.3000s", s, errOne, errTwo, diff)
-		}
-	}
-}
-
 // Schedules that found faults.
 func TestReplays(t *testing.T) {
 	b := newBench(t)
@@ -298,5 +279,5 @@ func TestOrder(t *testing.T) {
 	for i, now := range b.cpu() {
 		used[i] = now - busy[i]
 	}
-	t.Logf("%d schedules of %d steps in %s, %d of them fail, %d distinct states, CPU %.2f s (tests, API server, etcd %.1f): %.0f schedules per CPU hour", n, steps/max(n, 1), time.Since(began).Round(time.Second), failed, len(b.states), used[0]+used[1]+used[2], used, float64(n)/(used[0]+used[1]+used[2])*3600)
+	t.Logf("%d schedules of %d steps in %s, %d of them fail, CPU %.2f s (tests, API server, etcd %.1f): %.0f schedules per CPU hour", n, steps/max(n, 1), time.Since(began).Round(time.Second), failed, used[0]+used[1]+used[2], used, float64(n)/(used[0]+used[1]+used[2])*3600)
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -29,7 +28,6 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install"
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // process is a run of the program: a manager with all controllers, whose requests and watch events are steps.
@@ -210,7 +208,7 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 }
 
-// schema returns a document of OpenAPI, which never changes, without descriptions, and paths that the program does not read.
+// schema returns a document of OpenAPI, which never changes.
 func (s *server) schema(uri string) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,30 +216,8 @@ func (s *server) schema(uri string) (answer, error) {
 		return known, nil
 	}
 	got, err := s.installer.do("GET", uri, "application/json", "", nil)
-	document := map[string]any{}
-	if err != nil || !got.ok() || json.Unmarshal(got.body, &document) != nil {
-		return got, err
-	}
-	maps.DeleteFunc(object.MapAt(document, "paths"), func(path string, _ any) bool { return !strings.HasSuffix(path, "/status") })
-	undescribed(document)
-	got.body, err = json.Marshal(document)
 	s.schemas[uri] = got
 	return got, err
-}
-
-// undescribed removes the descriptions of a document.
-func undescribed(node any) {
-	switch node := node.(type) {
-	case []any:
-		for _, one := range node {
-			undescribed(one)
-		}
-	case map[string]any:
-		delete(node, "description")
-		for _, one := range node {
-			undescribed(one)
-		}
-	}
 }
 
 // send sends the request to the API server. A permission is in force after a time that no step measures, so a rejected request to an instance is

@@ -47,7 +47,6 @@ type world struct {
 	// forbidden is a resource of which each request is rejected until nothing else happens.
 	forbidden string
 	backup    map[string]*unstructured.Unstructured
-	states    map[uint64]bool
 	check     *checker
 }
 
@@ -200,7 +199,7 @@ func (w *world) run(moves []move, limit int) error {
 			if err := w.check.after(w); err != nil {
 				return err
 			}
-			if n := len(w.versions); next.request == nil || n < 2 || w.versions[n-1] != w.versions[n-2] {
+			if w.versions = append(w.versions, w.server.newest()); next.request == nil || len(w.versions) < 2 || w.versions[len(w.versions)-1] != w.versions[len(w.versions)-2] {
 				idle = 0
 			}
 			if len(w.trace)-last > limit {

@@ -152,6 +152,16 @@ func (h *history) last() int64 {
 	return h.listed
 }
 
+// newest returns the resource version of the last change.
+func (s *server) newest() (version int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.resources {
+		version = max(version, h.last())
+	}
+	return version
+}
+
 // server is the API server, outside of every bubble: connections, and the history of each resource.
 type server struct {
 	admin, installer, etcd pool
