@@ -161,6 +161,34 @@ func (h *harness) recordSwitch() (end func() []string) {
 	}
 }
 
+// A process that ends before or after any write of a way back to a release without the storage version is followed by one that completes it.
+func TestHold_CrashAtEveryWriteOfTheWayBack(t *testing.T) {
+	h := newHarness(t)
+	release := func(number int, versions ...string) {
+		h.release(core(), awsWith(versioned(versions...), generation("capa", number), admitting(versions[len(versions)-1])))
+	}
+	release(0, "v1")
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	check, revision := h.instances("v1", 3), 1
+	for i := 1; ; i++ {
+		release(revision, "v1", "v2")
+		h.settled(fmt.Sprint("4.22.0-", revision+1))
+		revision += 2
+		crashed := h.crash(i, ofSwitch, func() { release(revision, "v1") }, fmt.Sprint("4.22.0-", revision))
+		if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1"}) || h.admits() != "v1" {
+			t.Errorf("crash %d: stored versions are %v, the webhook admits %s", i, stored, h.admits())
+		}
+		check("v1")
+		if !crashed { // fewer writes than that
+			if i < 9 {
+				t.Errorf("the process ended %d times, want at least before and after each of 4 writes", i-1)
+			}
+			break
+		}
+	}
+}
+
 // A process that ends before or after any write of a rollout with a new storage version is followed by one that completes it. The storage version
 // never switches before the pods are ready.
 func TestHold_CrashAtEveryWrite(t *testing.T) {

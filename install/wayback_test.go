@@ -14,8 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // wayBackTime is the time in which the previous release is installed again.
@@ -99,6 +102,46 @@ func TestWayBack_AfterTheStorageVersionSwitched(t *testing.T) {
 		t.Errorf("stored versions are %v", stored)
 	}
 	check("v1beta1")
+}
+
+// On the way back from a release whose webhooks admit only the newer version, the CRD serves that version until the pods of the previous release are
+// ready, and the older pods convert and admit instances until then. Owners of fields that were written meanwhile in the newer version stay.
+func TestWayBack_ServesTheNewerVersionUntilThePodsAreReady(t *testing.T) {
+	previous := func(number int) []string {
+		return []string{crd("machines", "Machine"), generation("capa", number), admitting("v1beta1")}
+	}
+	h := newInstallation(t, core(), awsWith(previous(1)...))
+	webhook := h.converts()
+	check := h.instances("v1beta1", 3)
+	h.release(core(), awsWith(append(webhook.manifests(), generation("capa", 2), admitting("v1beta2"))...))
+	h.settled("4.22.0-2")
+	h.setNode(false)
+	defer h.setNode(true)
+	h.release(core(), awsWith(previous(3)...))
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-3", "Deployment "+namespace+"/capa")
+	live := h.object(crdKind, "", machines)
+	if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) || object.StorageVersion(live) != "v1beta1" || !object.ServesVersion(live, "v1beta2") || h.admits() != "v1beta2" {
+		t.Errorf("stored versions are %v, versions %v, the webhook admits %s", stored, object.MapsAt(live.Object, "spec", "versions"), h.admits())
+	}
+	check("v1beta2")
+	h.rest()
+	h.wrote.Clear()
+	h.reconcileTimes(3)
+	if written := slices.DeleteFunc(h.written(), func(request string) bool { return strings.HasSuffix(request, "/status") }); len(written) > 0 && !dryRunsUnchanged() {
+		t.Errorf("the installer writes while it waits: %v", written)
+	}
+	one := instanceOf("v1beta2")
+	one.SetNamespace(namespace)
+	one.SetName("m0")
+	h.must(h.Patch(t.Context(), one, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"number":7}}`)), client.FieldOwner("user")))
+	webhook.fails("no answer") // the older pods have ended
+	h.setNode(true)
+	h.settled("4.22.0-3")
+	if live := h.object(crdKind, "", machines); !slices.Equal(object.CRDVersions(live), []string{"v1beta1"}) || h.admits() != "v1beta1" {
+		t.Errorf("versions are %v, the webhook admits %s", object.CRDVersions(live), h.admits())
+	}
+	check("v1beta1")
+	h.expectQuiet(func() { h.reconcileTimes(3) })
 }
 
 // exhaustPods creates a quota that admits no further pod.

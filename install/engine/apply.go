@@ -82,7 +82,12 @@ func partsOf(phases []revision.Phase) (parts [][]revision.Phase) {
 
 // applyPart applies the phases of a component. In a rollout, the objects that wait for its pods are applied when these are ready.
 func (a application) applyPart(ctx context.Context, part []revision.Phase) (found []Phase, err error) {
-	hold := holder{a.engine.Owners, a.engine.Reader, a.engine.live, part, a.how.Adopt, a.how.Ordered, a.how.Replaced}
+	hold := holder{a.engine.Owners, a.engine.Reader, a.engine.live, part, a.how.Adopt, a.how.Ordered, a.how.Replaced, false}
+	if a.how.Ordered {
+		if hold.shrinks, err = hold.shrink(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var failed []error
 	for _, phase := range part {
 		result, err := a.applyPhase(ctx, phase, hold)
@@ -105,7 +110,7 @@ func (a application) applyPhase(ctx context.Context, phase revision.Phase, hold 
 		return []Phase{kept}, nil
 	}
 	if a.how.Prepare != nil {
-		if err := a.how.Prepare(ctx, phase); err != nil {
+		if err := a.how.Prepare(ctx, phase, !hold.active); err != nil {
 			return nil, err
 		}
 	}
@@ -186,17 +191,17 @@ func (a application) release(ctx context.Context, hold holder, results []Phase) 
 			unread = append(unread, o.Name)
 		}
 	}
-	unread, err := a.readable(ctx, unread)
+	unread, err := a.readable(ctx, unread, hold.shrinks)
 	if err != nil {
 		return results, err
 	}
-	hold.active, a.how.Prepare = false, nil
+	hold.active, hold.shrinks = false, false
 	for i := len(results) - 1; i >= 0; i-- {
 		if !results[i].holds() {
 			continue
 		}
 		for len(unread) > 0 && slices.ContainsFunc(results[i].Objects, isHeldCRD) {
-			if unread, err = a.readable(ctx, unread); err != nil {
+			if unread, err = a.readable(ctx, unread, hold.shrinks); err != nil {
 				return results, err
 			}
 		}
@@ -213,7 +218,7 @@ func (a application) release(ctx context.Context, hold holder, results []Phase) 
 	return results, nil
 }
 
-// isHeldCRD reports whether the storage version of a CRD waits.
+// isHeldCRD reports whether a CRD or its storage version waits.
 func isHeldCRD(o Object) bool { return o.Held != "" && o.GroupKind == object.CustomResourceDefinition }
 
 // connectionTime is how long the connections of the API server to pods that end may stay open.
@@ -221,16 +226,20 @@ const connectionTime = 10 * time.Second
 
 // readable reads an instance of one of the CRDs, and returns the CRDs after it. It returns an error if the instance cannot be read: the storage
 // version does not switch then. The API server keeps its connections to an old pod until the pod ends, and that pod cannot convert. So this waits:
-// objects that wait for the new pods are applied in the moment in which they answer.
-func (a application) readable(ctx context.Context, crds []string) (unread []string, err error) {
+// objects that wait for the new pods are applied in the moment in which they answer. If the component shrinks, only the old pod converts to the version
+// that CRDs lose, so this waits for the first error, and reads no further CRD.
+func (a application) readable(ctx context.Context, crds []string, shrinks bool) (unread []string, err error) {
 	limited, cancel := context.WithTimeout(ctx, connectionTime)
 	defer cancel()
 	for i := 0; i < len(crds) && a.how.Readable != nil; i++ {
 		var found bool
 		_ = wait.PollUntilContextCancel(limited, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 			found, err = a.how.Readable(ctx, crds[i])
-			return err == nil, nil
+			return (err == nil) != shrinks || err == nil && !found, nil
 		})
+		if found && shrinks {
+			return nil, nil
+		}
 		if found || err != nil {
 			return crds[i+1:], err
 		}

@@ -25,6 +25,9 @@ import (
 //   - a CRD gets all versions of the manifest, but keeps the storage version that it has;
 //   - a webhook configuration of an older version stays as it is.
 //
+// The way back to a component without the version that these webhooks admit would leave them without requests to check. If it adds neither a version nor
+// a CRD, it shrinks: its CRDs stay as they are too.
+//
 // When the other objects of the component are ready, first the webhook configurations are applied, and then the CRDs once more. The objects that wait
 // follow from the manifest and from the cluster, so a process that ends at any write is followed by one that continues.
 // docs/decisions.md has the cases.
@@ -39,6 +42,8 @@ type holder struct {
 	active bool
 	// replaced is set if the rollout of a newer version switches storage versions, step by step: to revert a step would undo it.
 	replaced bool
+	// shrinks is set if CRDs wait as a whole.
+	shrinks bool
 }
 
 // heldObject is an object that waits.
@@ -56,10 +61,14 @@ func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstruc
 		one := heldObject{Reference: ReferenceTo(obj)}
 		switch adopted := v1alpha1.AllowsAdoption(phase.Objects[i].GetAnnotations()) || h.adopt.Has(one.Identity); {
 		case !h.active && !h.replaced:
+		case object.IsCRD(obj) && h.shrinks:
+			one.omitted = true
 		case object.IsCRD(obj):
 			obj, one.waits, err = h.keepStorage(ctx, obj, adopted)
 		case h.active && isWebhookConfiguration(one.GroupKind):
-			one.omitted, err = h.waitsForPods(ctx, phase.Owner, obj, adopted)
+			var older *unstructured.Unstructured
+			older, err = h.older(ctx, phase.Owner, obj, adopted)
+			one.omitted = older != nil && (h.shrinks || h.matches(older))
 		}
 		if err != nil {
 			return nil, nil, err
@@ -111,33 +120,50 @@ func isWebhookConfiguration(kind schema.GroupKind) bool {
 	return kind == object.ValidatingWebhookConfiguration || kind == object.MutatingWebhookConfiguration
 }
 
-// waitsForPods reports whether a webhook configuration exists that the owner has not taken over yet, and that still matches requests.
-func (h holder) waitsForPods(ctx context.Context, owner string, desired *unstructured.Unstructured, adopted bool) (bool, error) {
+// older returns a webhook configuration in the cluster that the owner has not taken over yet; nil if there is none.
+func (h holder) older(ctx context.Context, owner string, desired *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
 	actual, err := h.existing(ctx, desired, adopted)
 	if err != nil || actual == nil || h.owners.Controls(owner, actual) {
-		return false, err
+		return nil, err
 	}
-	return h.matches(actual), nil
+	return actual, nil
+}
+
+// shrink reports whether CRDs in the cluster serve all versions of the component and more, which its webhooks admitted: those of an older version no
+// longer match without the other versions, or this version has taken them over.
+func (h holder) shrink(ctx context.Context) (bool, error) {
+	var loses, admits bool
+	for phase, obj := range revision.Objects(h.part) {
+		switch {
+		case object.IsCRD(obj):
+			actual, err := h.existing(ctx, obj, false)
+			if err != nil || actual == nil || !servedVersions(actual).IsSuperset(servedVersions(obj)) {
+				return false, err
+			}
+			loses = loses || !servedVersions(obj).IsSuperset(servedVersions(actual))
+		case isWebhookConfiguration(object.GroupKind(obj)):
+			older, err := h.older(ctx, phase.Owner, obj, false)
+			if err != nil || older != nil && h.matches(older) {
+				return false, err
+			}
+			admits = true
+		}
+	}
+	return loses && admits, nil
+}
+
+func servedVersions(crd *unstructured.Unstructured) sets.Set[string] {
+	return sets.New(slices.DeleteFunc(object.CRDVersions(crd), func(version string) bool { return !object.ServesVersion(crd, version) })...)
 }
 
 // matches reports whether the component serves all versions in the rules of a webhook configuration, of the API groups that it has CRDs of.
 // The API server asks no webhook about a version that it does not serve, and then nothing would check instances.
 func (h holder) matches(configuration *unstructured.Unstructured) bool {
 	served := map[string]sets.Set[string]{}
-	for _, phase := range h.part {
-		for _, obj := range phase.Objects {
-			if !object.IsCRD(obj) {
-				continue
-			}
+	for _, obj := range revision.Objects(h.part) {
+		if object.IsCRD(obj) {
 			group := object.TextAt(obj.Object, "spec", "group")
-			if served[group] == nil {
-				served[group] = sets.New("*")
-			}
-			for _, version := range object.CRDVersions(obj) {
-				if object.ServesVersion(obj, version) {
-					served[group].Insert(version)
-				}
-			}
+			served[group] = servedVersions(obj).Union(served[group]).Insert("*")
 		}
 	}
 	for _, webhook := range object.MapsAt(configuration.Object, "webhooks") {

@@ -211,24 +211,40 @@ func otherCRD(crd *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // A rollout switches the webhook configuration and then the storage version when the Deployment is ready: the former when the instance of one CRD can
-// be read, the latter when the instances of all can. Maintenance waits for nothing, also if the rollout before it has kept the result of the CRDs.
+// be read, the latter when the instances of all can. On the way back, the CRDs keep the version that the old pods serve until an instance cannot be read
+// in it: then these pods have ended. Maintenance waits for nothing, also if the rollout before it has kept the result of the CRDs.
 func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
+	forward, down := []string{"v1", "v2!"}, apierrors.NewInternalError(errors.New("down"))
+	const held = "v1 of [v1 v2] for [v1] false"
 	for name, test := range map[string]struct {
-		ready    bool
-		rejected error // of the webhook configuration
-		want     string
+		before, after []string // versions of the CRDs
+		ready         bool
+		rejected      error // of the webhook configuration
+		held, want    string
+		steps         []string // reads of instances, and phases that are prepared again
+		interrupted   bool     // after the webhooks are applied
 	}{
-		"a rollout":             {true, nil, "v2 [v2] true"},
-		"webhooks are rejected": {true, apierrors.NewInvalid(schema.GroupKind{}, "webhooks", nil), "v1 [v1] false"},
-		"webhooks fail":         {true, apierrors.NewInternalError(errors.New("down")), "v1 [v1] false"},
-		"maintenance":           {false, nil, "v2 [v2] false"},
+		"a rollout": {[]string{"v1!"}, forward, true, nil, held, "v2 of [v1 v2] for [v2] true", []string{
+			"machines.x.io: v1 of [v1 v2] for [v1]", "core: v1 of [v1 v2] for [v1]", "others.x.io: v1 of [v1 v2] for [v2]", "core-crds: v1 of [v1 v2] for [v2]",
+		}, false},
+		"webhooks are rejected": {[]string{"v1!"}, forward, true, apierrors.NewInvalid(schema.GroupKind{}, "webhooks", nil), held, held, nil, false},
+		"webhooks fail":         {[]string{"v1!"}, forward, true, down, held, held, nil, false},
+		"maintenance":           {[]string{"v1!"}, forward, false, nil, held, "v2 of [v1 v2] for [v2] false", nil, false},
+		"the way back": {[]string{"v1!", "v2"}, []string{"v1!"}, true, nil, "v1 of [v1 v2] for [v2] false", "v1 of [v1] for [v1] true", []string{
+			"machines.x.io: v1 of [v1 v2] for [v2]", "machines.x.io: v1 of [v1 v2] for [v2]", "core: v1 of [v1 v2] for [v2]", "core-crds: v1 of [v1 v2] for [v1]",
+		}, false},
+		"the way back, interrupted": {[]string{"v1!", "v2"}, []string{"v1!"}, true, nil, "v1 of [v1 v2] for [v2] false", "v1 of [v1] for [v1] true", []string{
+			"machines.x.io: v1 of [v1 v2] for [v2]", "machines.x.io: v1 of [v1 v2] for [v2]", "core: v1 of [v1 v2] for [v2]", "core-crds: v1 of [v1 v2] for [v1]",
+			"machines.x.io: v1 of [v1 v2] for [v1]", "core-crds: v1 of [v1 v2] for [v1]",
+		}, true},
 	} {
+		newest := func(versions []string) string { return strings.TrimRight(versions[len(versions)-1], "!") }
 		t.Run(name, func(t *testing.T) {
 			all := runtime.NewScheme()
 			if err := errors.Join(scheme.AddToScheme(all), apiextensionsv1.AddToScheme(all)); err != nil {
 				t.Fatal(err)
 			}
-			ours := []client.Object{established("v1!"), otherCRD(established("v1!")), webhooksFor("x.io", "v1")}
+			ours := []client.Object{established(test.before...), otherCRD(established(test.before...)), webhooksFor("x.io", newest(test.before))}
 			for _, o := range ours {
 				o.SetLabels(map[string]string{ManagedByLabel: v1alpha1.Prefix})
 				o.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "1"})
@@ -264,31 +280,44 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 			}}
 			part := revision.Part{Owner: "4.22.0-2", Component: "core"}
 			rev := Revision{Name: "4.22.0-2", Key: "key", Phases: []revision.Phase{
-				{Name: "core-crds", Part: part, Number: 2, Objects: []*unstructured.Unstructured{machinesCRD("v1", "v2!"), otherCRD(machinesCRD("v1", "v2!"))}},
-				{Name: "core", Part: part, Number: 2, Objects: []*unstructured.Unstructured{pods, webhooksFor("x.io", "v2")}},
+				{Name: "core-crds", Part: part, Number: 2, Objects: []*unstructured.Unstructured{machinesCRD(test.after...), otherCRD(machinesCRD(test.after...))}},
+				{Name: "core", Part: part, Number: 2, Objects: []*unstructured.Unstructured{pods, webhooksFor("x.io", newest(test.after))}},
 			}}
 			switched := func() string {
 				crd, hooks := machinesCRD(), webhooksFor("x.io", "")
 				if err := errors.Join(cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd), cluster.Get(t.Context(), client.ObjectKeyFromObject(hooks), hooks)); err != nil {
 					t.Fatal(err)
 				}
-				return fmt.Sprint(object.StorageVersion(crd), " ", object.TextsAt(object.MapsAt(object.MapsAt(hooks.Object, "webhooks")[0], "rules")[0], "apiVersions"))
+				return fmt.Sprint(object.StorageVersion(crd), " of ", object.CRDVersions(crd), " for ", object.TextsAt(object.MapsAt(object.MapsAt(hooks.Object, "webhooks")[0], "rules")[0], "apiVersions"))
 			}
-			var reads []string
+			var steps []string
 			readable := func(_ context.Context, crd string) (found bool, err error) {
-				reads = append(reads, crd+": "+switched())
-				return true, nil
+				steps = append(steps, crd+": "+switched())
+				if len(test.before) > len(test.after) && len(steps) > 1 {
+					err = down
+				}
+				return true, err
+			}
+			prepare := func(_ context.Context, phase revision.Phase, released bool) error {
+				if released {
+					steps = append(steps, phase.Name+": "+switched())
+				}
+				if interrupts := test.interrupted && released && phase.Name == "core-crds"; interrupts {
+					test.interrupted = false
+					return down
+				}
+				return nil
 			}
 			apply := func(ordered bool) (state string) {
 				t.Helper()
-				result, err := engine.Apply(t.Context(), rev, Apply{Ordered: ordered, Readable: readable})
-				if err != nil && !errors.Is(err, test.rejected) {
+				result, err := engine.Apply(t.Context(), rev, Apply{Ordered: ordered, Readable: readable, Prepare: prepare})
+				if err != nil && !errors.Is(err, test.rejected) && !errors.Is(err, down) {
 					t.Fatal(err)
 				}
 				return fmt.Sprint(switched(), " ", result.Complete())
 			}
 			for range 3 {
-				if got := apply(true); got != "v1 [v1] false" {
+				if got := apply(true); got != test.held {
 					t.Fatalf("before the pods are ready: %s", got)
 				}
 			}
@@ -302,13 +331,16 @@ func TestEngine_HoldsUntilThePodsAreReady(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if test.interrupted {
+				apply(true)
+			}
 			for range 2 {
 				if got := apply(test.ready); got != test.want {
 					t.Errorf("%s, want %s", got, test.want)
 				}
 			}
-			if want := []string{"machines.x.io: v1 [v1]", "others.x.io: v1 [v2]"}; test.ready && test.rejected == nil && !slices.Equal(reads, want) {
-				t.Errorf("instances were read at %q, want %q", reads, want)
+			if test.steps != nil && !slices.Equal(steps, test.steps) {
+				t.Errorf("steps %q, want %q", steps, test.steps)
 			}
 		})
 	}

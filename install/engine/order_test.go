@@ -188,7 +188,7 @@ func TestEngine_ErrorsOfPhases(t *testing.T) {
 		}{{down, true, nil}, {busy, true, nil}, {down, false, []string{"b"}}, {busy, false, nil}} {
 			cluster, rev := newOrdered(t), inPhases([]string{"a"}, []string{"b"})
 			rev.Phases[0].Part.Component, rev.Phases[1].Part.Component = component, "core"
-			how := Apply{Ordered: test.ordered, Prepare: func(_ context.Context, phase revision.Phase) error {
+			how := Apply{Ordered: test.ordered, Prepare: func(_ context.Context, phase revision.Phase, _ bool) error {
 				if phase.Name == rev.Phases[0].Name {
 					return test.err
 				}

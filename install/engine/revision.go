@@ -48,7 +48,8 @@ type Apply struct {
 	// Checked are objects that the API server has accepted in a dry run. While they do not exist, they get no further one.
 	Checked sets.Set[object.Identity]
 	// Prepare is called before a phase is applied, unless the phase has not changed; nil does nothing. After an error, the phase is not applied.
-	Prepare func(context.Context, revision.Phase) error
+	// released is set if the phase is applied again, with the objects that waited for the pods of its component.
+	Prepare func(ctx context.Context, phase revision.Phase, released bool) error
 	// Readable reads an instance of a CRD in each served version, and reports whether the CRD has one; nil reads none. It is called before the
 	// storage version of a CRD switches.
 	Readable func(ctx context.Context, crd string) (found bool, err error)

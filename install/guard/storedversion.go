@@ -71,19 +71,21 @@ func (e *MigratingError) Error() string {
 //
 // docs/decisions.md has the alternatives.
 
-// dropping is a CRD of the cluster, and a manifest that lacks some of its stored versions.
+// dropping is a CRD of the cluster, and a manifest that lacks some of its versions.
 type dropping struct {
 	crd, manifest *unstructured.Unstructured
 	versions      []string
+	ended         bool // the pods of the older release
 }
 
-// Drop prepares CRDs of the cluster for manifests that lack some of their stored versions. It returns a *MigratingError if it must be called
+// Drop prepares CRDs of the cluster for manifests that lack some of their stored versions. With ended, the pods of the older release have ended, which could
+// still write in dropped versions: only owners of fields in these are moved. It returns a *MigratingError if it must be called
 // again. It changes only CRDs that belong to the installer or may be adopted.
-func (g *Guards) Drop(ctx context.Context, manifests ...*unstructured.Unstructured) (err error) {
+func (g *Guards) Drop(ctx context.Context, ended bool, manifests ...*unstructured.Unstructured) (err error) {
 	if g.Live == nil {
 		return nil
 	}
-	all, err := g.dropped(ctx, manifests)
+	all, err := g.dropped(ctx, ended, manifests)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -91,14 +93,14 @@ func (g *Guards) Drop(ctx context.Context, manifests ...*unstructured.Unstructur
 	return g.drop(ctx, all)
 }
 
-// dropped returns the CRDs of the cluster with stored versions that manifests lack.
-func (g *Guards) dropped(ctx context.Context, manifests []*unstructured.Unstructured) (all []dropping, err error) {
+// dropped returns the CRDs of the cluster with versions that manifests lack.
+func (g *Guards) dropped(ctx context.Context, ended bool, manifests []*unstructured.Unstructured) (all []dropping, err error) {
 	for _, manifest := range manifests {
 		if !object.IsCRD(manifest) {
 			continue
 		}
 		crd, err := instance.ReadCRD(ctx, g.Cache, manifest.GetName(), client.UnsafeDisableDeepCopy)
-		if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest)) > 0 { // a retained CRD is not in the cache
+		if apierrors.IsNotFound(err) || err == nil && len(droppedVersions(crd, manifest, ended)) > 0 { // a retained CRD is not in the cache
 			crd, err = instance.ReadCRD(ctx, g.Live, manifest.GetName())
 		}
 		if apierrors.IsNotFound(err) {
@@ -107,9 +109,9 @@ func (g *Guards) dropped(ctx context.Context, manifests []*unstructured.Unstruct
 		if err != nil {
 			return nil, err
 		}
-		versions := droppedVersions(crd, manifest)
+		versions := droppedVersions(crd, manifest, ended)
 		if len(versions) > 0 && (revision.Owner(g.Instances.Namespace, crd) != "" || v1alpha1.AllowsAdoption(crd.GetAnnotations())) {
-			all = append(all, dropping{crd, manifest, versions})
+			all = append(all, dropping{crd, manifest, versions, ended})
 		}
 	}
 	return all, nil
@@ -137,11 +139,13 @@ func (g *Guards) drop(ctx context.Context, all []dropping) (err error) {
 		return err
 	}
 	for _, one := range ready {
-		if err := g.migrate(ctx, one.crd, one.versions); err != nil {
+		if err := g.migrate(ctx, one); err != nil {
 			return err
 		}
-		if err := g.setStoredVersions(ctx, one.crd, one.versions); err != nil {
-			return err
+		if !one.ended {
+			if err := g.setStoredVersions(ctx, one.crd, one.versions); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -164,7 +168,8 @@ func (g *Guards) switchStorage(ctx context.Context, one dropping) (*unstructured
 }
 
 // migrate writes all instances of a CRD without a change. The API server stores them in the storage version.
-func (g *Guards) migrate(ctx context.Context, crd *unstructured.Unstructured, dropped []string) error {
+func (g *Guards) migrate(ctx context.Context, one dropping) error {
+	crd := one.crd
 	kind := listKind(crd, object.StorageVersion(crd))
 	state := g.migrations[crd.GetUID()]
 	end, pace := time.Now().Add(migrationTime), flowcontrol.NewTokenBucketRateLimiter(migrationRate, migrationRate)
@@ -181,7 +186,7 @@ func (g *Guards) migrate(ctx context.Context, crd *unstructured.Unstructured, dr
 		if err != nil {
 			return fmt.Errorf("listing the instances of %s, which drops a stored version: %w", object.Describe(crd), err)
 		}
-		if err := g.rewrite(ctx, pace, kind, dropped, list.Items); err != nil {
+		if err := g.rewrite(ctx, pace, kind, one, list.Items); err != nil {
 			return err
 		}
 		state.next, state.written = list.Continue, state.written+len(list.Items)
@@ -195,19 +200,16 @@ func (g *Guards) migrate(ctx context.Context, crd *unstructured.Unstructured, dr
 				g.migrations = map[types.UID]migration{}
 			}
 			g.migrations[crd.GetUID()] = state
-			return &MigratingError{CRD: crd.GetName(), Versions: dropped, Written: state.written}
+			return &MigratingError{CRD: crd.GetName(), Versions: one.versions, Written: state.written}
 		}
 	}
 }
 
 // rewrite writes instances without a change, except that fields which are owned in a dropped version are owned in the storage version from
-// now on: the API server forgets owners in versions that it does not know.
-func (g *Guards) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, list schema.GroupVersionKind, dropped []string, items []metav1.PartialObjectMetadata) error {
+// now on: the API server forgets owners in versions that it does not know. After the end of the old pods it writes only instances with such owners.
+func (g *Guards) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, list schema.GroupVersionKind, of dropping, items []metav1.PartialObjectMetadata) error {
 	for i := range items {
-		if err := pace.Wait(ctx); err != nil {
-			return fmt.Errorf("writing instances: %w", err)
-		}
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return g.rewriteOne(ctx, list, dropped, &items[i]) })
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return g.rewriteOne(ctx, pace, list, of, &items[i]) })
 		if client.IgnoreNotFound(err) != nil {
 			items[i].SetGroupVersionKind(instanceKind(list))
 			return fmt.Errorf("writing %s in its storage version: %w", object.Describe(&items[i]), err)
@@ -217,14 +219,19 @@ func (g *Guards) rewrite(ctx context.Context, pace flowcontrol.RateLimiter, list
 }
 
 // rewriteOne writes one instance. After a conflict, it is read again.
-func (g *Guards) rewriteOne(ctx context.Context, list schema.GroupVersionKind, dropped []string, listed *metav1.PartialObjectMetadata) error {
+func (g *Guards) rewriteOne(ctx context.Context, pace flowcontrol.RateLimiter, list schema.GroupVersionKind, of dropping, listed *metav1.PartialObjectMetadata) error {
 	patch := []byte("{}")
-	if moved, changed := moveOwners(listed.ManagedFields, list.Group, dropped, list.Version); changed {
+	if moved, changed := moveOwners(listed.ManagedFields, list.Group, of.versions, list.Version); changed {
 		content, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": listed.ResourceVersion, "managedFields": moved}})
 		if err != nil {
 			return fmt.Errorf("encoding managed fields: %w", err)
 		}
 		patch = content
+	} else if of.ended {
+		return nil
+	}
+	if err := pace.Wait(ctx); err != nil {
+		return err
 	}
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(instanceKind(list))
@@ -327,11 +334,13 @@ func (g *Guards) setStoredVersions(ctx context.Context, crd *unstructured.Unstru
 // migrationVerbs are the permissions of a migration; they are granted at once.
 var migrationVerbs = []string{"list", "patch"}
 
-// droppedVersions returns the stored versions of a CRD that a manifest lacks.
-func droppedVersions(crd, manifest *unstructured.Unstructured) []string {
-	stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-	kept := object.CRDVersions(manifest)
-	return slices.DeleteFunc(stored, func(version string) bool { return slices.Contains(kept, version) })
+// droppedVersions returns the stored versions of a CRD that a manifest lacks; with ended, all versions that it lacks.
+func droppedVersions(crd, manifest *unstructured.Unstructured, ended bool) []string {
+	versions, kept := object.CRDVersions(crd), object.CRDVersions(manifest)
+	if !ended {
+		versions, _, _ = unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
+	}
+	return slices.DeleteFunc(versions, func(version string) bool { return slices.Contains(kept, version) })
 }
 
 // moveOwners returns managed fields in which the owners in dropped versions of a group own the same fields in another version, and reports

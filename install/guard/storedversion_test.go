@@ -58,6 +58,7 @@ func anyOf(texts []string) (out []any) {
 type storage struct {
 	client.WithWatch
 	instances []string
+	owned     string // the version in which the instances have owners
 	writes    []string
 }
 
@@ -102,7 +103,7 @@ func (c *storage) list(into *metav1.PartialObjectMetadataList, options []client.
 	}
 	page := c.instances[from:min(from+2, len(c.instances))]
 	for _, name := range page {
-		into.Items = append(into.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		into.Items = append(into.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "user", APIVersion: "x.io/" + c.owned}}}})
 	}
 	if from+2 < len(c.instances) {
 		into.Continue = strings.Repeat("x", from+2)
@@ -136,9 +137,18 @@ func TestDrop_StoredVersions(t *testing.T) {
 	foreign.SetAnnotations(nil)
 	for name, test := range map[string]struct {
 		cached, live, manifest *unstructured.Unstructured
+		ended                  bool   // the pods of the older release
+		owned                  string // the version in which the instances have owners
 		instances, writes      []string
 		now                    string
 	}{
+		"the old pods have written in a version that is not stored": {
+			live: storedCRD([]string{"v1"}, "v1!", "v2"), manifest: storedCRD(nil, "v1!"), ended: true, owned: "v2", instances: []string{"a"},
+			writes: []string{"instance a in v1"}, now: "v1 of [v1 v2], stored [v1]",
+		},
+		"the old pods have written nothing": {
+			live: storedCRD([]string{"v1"}, "v1!", "v2"), manifest: storedCRD(nil, "v1!"), ended: true, owned: "v1", instances: []string{"a"}, now: "v1 of [v1 v2], stored [v1]",
+		},
 		"a stored version is dropped": {
 			live: storedCRD([]string{"v1", "v2"}, "v1", "v2!"), manifest: storedCRD(nil, "v2!"), instances: []string{"a", "b", "c"},
 			writes: []string{"instance a in v2", "instance b in v2", "instance c in v2", "status"}, now: "v2 of [v1 v2], stored [v2]",
@@ -169,12 +179,13 @@ func TestDrop_StoredVersions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newStorage(t, test.live, test.instances...)
+			c.owned = test.owned
 			cache := client.Reader(c)
 			if test.cached != nil {
 				cache = newStorage(t, test.cached)
 			}
 			g := &Guards{Cache: cache, Live: c, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-			if err := g.Drop(t.Context(), test.manifest); err != nil {
+			if err := g.Drop(t.Context(), test.ended, test.manifest); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.writes, c.writes); diff != "" {
@@ -195,7 +206,7 @@ func TestDrop_KeepsTheVersionAfterAnError(t *testing.T) {
 		return map[string]error{"b": down}[o.GetName()]
 	}})
 	g := &Guards{Cache: c, Live: c, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-	err := g.Drop(t.Context(), storedCRD(nil, "v2!"))
+	err := g.Drop(t.Context(), false, storedCRD(nil, "v2!"))
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "Machine b") || slices.Contains(c.writes, "status") {
 		t.Errorf("error %v, writes %v", err, c.writes)
 	}
@@ -238,7 +249,7 @@ func TestDrop_ExpiredListBeginsAgain(t *testing.T) {
 		return next.List(ctx, list, options...)
 	}})
 	g := &Guards{Cache: c, Live: live, Writer: c, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-	if err := g.Drop(t.Context(), storedCRD(nil, "v2!")); err != nil {
+	if err := g.Drop(t.Context(), false, storedCRD(nil, "v2!")); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"instance a in v2", "instance b in v2", "instance a in v2", "instance b in v2", "instance c in v2", "status"}
@@ -282,7 +293,7 @@ func TestDrop_ReadsAgainAfterAConflict(t *testing.T) {
 				return nil
 			}})
 			g := &Guards{Cache: c, Live: live, Writer: writer, Status: c, Instances: &instance.Access{Namespace: v1alpha1.OpenShiftNamespaces.Operator, Live: c, Writer: c}, Delay: 1}
-			if err := g.Drop(t.Context(), storedCRD(nil, "v2!")); err != nil {
+			if err := g.Drop(t.Context(), false, storedCRD(nil, "v2!")); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, writes); diff != "" {

@@ -156,8 +156,8 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	how := engine.Apply{Ordered: a.scope == rollout, Replaced: s.Cluster.Status.DesiredVersion != a.plan.name, Adopt: sets.New[object.Identity](), Older: r.plans.older(s)}
 	if a.scope == rollout {
 		how.Readable, how.Checked = r.Guards.Readable, r.passed.created
-		how.Prepare = func(ctx context.Context, phase revision.Phase) error {
-			moved, err := r.trial(s, a).prepare(ctx, phase)
+		how.Prepare = func(ctx context.Context, phase revision.Phase, released bool) error {
+			moved, err := r.trial(s, a).prepare(ctx, phase, released)
 			a.moved = a.moved.Union(sets.New(moved...))
 			return err
 		}

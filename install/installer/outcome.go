@@ -146,13 +146,13 @@ func (a attempt) collisions() string {
 	return collision.Message(found)
 }
 
-// rollout describes the progress of the first incomplete phase, and has the notes about the rollout.
+// rollout describes the progress of the last incomplete phase, and has the notes about the rollout. CRDs in an earlier phase can wait for its pods.
 func (a attempt) rollout() string {
 	return strings.Join(append([]string{a.progressOfPhase()}, guard.Notes(a.judged.findings)...), "; ")
 }
 
 func (a attempt) progressOfPhase() string {
-	for _, phase := range a.result.Phases {
+	for _, phase := range slices.Backward(a.result.Phases) {
 		if phase.Complete {
 			continue
 		}
