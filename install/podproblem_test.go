@@ -20,7 +20,7 @@ func TestRollout_NamesTheProblemOfAPod(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(stuck("capa-manager")))
 	h.start("4.22.0")
-	h.reports("InstallerProgressing", "RollingOut", "waiting for Deployment "+namespace+"/capa-manager: pod "+namespace+"/capa-manager-", "Unschedulable: 0/1 nodes are available")
+	h.reports("InstallerProgressing", "PodsNotReady", "waiting for Deployment "+namespace+"/capa-manager: pod "+namespace+"/capa-manager-", "Unschedulable: 0/1 nodes are available")
 
 	h.setPodStatus("capa-manager", `
 phase: Pending
@@ -57,7 +57,7 @@ containerStatuses: [{name: manager, image: a, imageID: "", ready: false, restart
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "mount-"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod.Name, UID: pod.UID},
 		Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: `MountVolume.SetUp failed for volume "cert": secret "serving" not found`, LastTimestamp: metav1.NewTime(time.Now()),
 	}))
-	h.reports("InstallerProgressing", "RollingOut", `FailedMount: MountVolume.SetUp failed for volume "cert": secret "serving" not found`)
+	h.reports("InstallerProgressing", "PodsNotReady", `FailedMount: MountVolume.SetUp failed for volume "cert": secret "serving" not found`)
 	h.release(core(), aws())
 	h.settled("4.22.0-2")
 }

@@ -62,7 +62,7 @@ func TestWayBack_BeforeTheStorageVersionSwitches(t *testing.T) {
 			}
 			h.release(core(), awsWith(append(converted(), stuck("capa"))...))
 			revision++
-			h.reports("InstallerProgressing", "RollingOut", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", test.cause, "1 CRD(s) switch to v1beta2")
+			h.reports("InstallerProgressing", "PodsNotReady", fmt.Sprint("4.22.0-", revision), "Deployment "+namespace+"/capa", test.cause, "1 CRD(s) switch to v1beta2")
 			if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) {
 				t.Fatalf("the CRD has switched: %v", stored)
 			}

@@ -113,21 +113,25 @@ func (a attempt) progress() status.Outcome {
 		return status.Outcome{Reason: reason.AsExpected, Message: settledMessage(compatibility.Accepted(a.verdicts), a.plan.ignoredFields())}
 	case a.late:
 		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + a.rollout()}
-	case a.crashes():
-		return status.Outcome{Reason: reason.PodsCrash, Message: reason.Of(reason.PodsCrash).WithStep(a.rollout())}
-	default:
-		return status.Outcome{Reason: reason.RollingOut, Message: a.rollout()}
 	}
+	outcome := status.Outcome{Reason: reason.RollingOut, Message: a.rollout()}
+	if why := a.podsReason(); why != "" {
+		outcome = status.Outcome{Reason: why, Message: reason.Of(why).WithStep(outcome.Message)}
+	}
+	return outcome
 }
 
-// crashes reports whether the version waits for a pod that crashes again and again.
-func (a attempt) crashes() bool {
+// podsReason returns the reason of a version that waits for pods with a problem; empty if it does not.
+func (a attempt) podsReason() (why reason.Reason) {
 	for o := range a.result.Objects() {
-		if o.Crashes {
-			return true
+		switch {
+		case o.Crashes:
+			return reason.PodsCrash
+		case o.Cause != "":
+			why = reason.PodsNotReady
 		}
 	}
-	return false
+	return why
 }
 
 // collisions lists the objects that belong to another owner; empty if there are none. After
@@ -157,11 +161,15 @@ func (a attempt) progressOfPhase() string {
 			continue
 		}
 		waiting := waitingFor(phase)
-		message := fmt.Sprintf("installing %s: phase %s %d/%d", a.plan.name, phase.Name, len(phase.Objects)-len(waiting), len(phase.Objects))
+		verb := "installing"
+		if a.scope == maintenance {
+			verb = "restoring"
+		}
+		message := fmt.Sprintf("%s %s: phase %s %d/%d", verb, a.plan.name, phase.Name, len(phase.Objects)-len(waiting), len(phase.Objects))
 		if waiting == nil {
 			return message
 		}
-		return message + ", waiting for " + text.First(1, waiting) // the phases in the status list all of them
+		return message + ", waiting for " + waiting[0] // the phases in the status list all of them
 	}
 	return "installing " + a.plan.name
 }

@@ -89,6 +89,7 @@ func TestOutcome_Precedence(t *testing.T) {
 		"no result":                            {attempt{err: failed}, reason.ApplyFailed, "timeout"},
 		"no progress before the deadline":      {attempt{result: result(waits), late: true}, reason.ProgressDeadlineExceeded, "phase core 1/2, waiting for ConfigMap new"},
 		"an object that is not ready":          {attempt{result: result(waits)}, reason.RollingOut, "installing 4.22.0-1: phase core 1/2, waiting for ConfigMap new"},
+		"an installed version":                 {attempt{result: result(waits), scope: maintenance}, reason.RollingOut, "restoring 4.22.0-1: phase core 1/2, waiting for ConfigMap new"},
 		"all objects are ready":                {attempt{result: result(phase("core", ready("old"))), late: true}, reason.AsExpected, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,15 +84,15 @@ func (r podReader) causeOf(ctx context.Context, reference engine.Reference) (cau
 		return r.unread(ctx, err), false
 	}
 	events := &corev1.EventList{}
-	if err := r.live.List(ctx, events, client.InNamespace(reference.Namespace), warningsAboutPods, client.Limit(maxEvents)); err != nil {
+	if err := r.live.List(ctx, events, client.InNamespace(reference.Namespace), warnings, client.Limit(maxEvents)); err != nil {
 		_ = r.unread(ctx, err) // the status of the pods may have the cause
 	}
 	cause, crashes = podproblem.OfPods(pods.Items, events.Items)
-	return cmp.Or(cause, podproblem.OfDeployment(*deployment)), crashes
+	return cmp.Or(cause, podproblem.OfDeployment(*deployment, events.Items)), crashes
 }
 
-// warningsAboutPods selects events.
-var warningsAboutPods = client.MatchingFields{"involvedObject.kind": "Pod", "type": corev1.EventTypeWarning}
+// warnings selects events.
+var warnings = client.MatchingFields{"type": corev1.EventTypeWarning}
 
 // maxEvents limits the warnings that are read.
 const maxEvents = 500

@@ -202,9 +202,13 @@ func TestOutcome_OfThePreflight(t *testing.T) {
 	if got := a.outcome(); got.Reason != reason.RollingOut || !strings.HasSuffix(got.Message, "; accepted risk SkippedVersions: e; f") {
 		t.Errorf("outcome of a version that nothing stops: %+v", got)
 	}
-	crashing := waiting("b", "not ready")
-	crashing.Crashes = true
-	a.result.Phases = []engine.Phase{phase("core", crashing)}
+	late, crashing := waiting("b", "not ready"), waiting("c", "not ready")
+	late.Cause, crashing.Crashes = "pod b: Unschedulable", true
+	a.result.Phases = []engine.Phase{phase("core", waiting("a", "not ready"), late)}
+	if got := a.outcome(); got.Reason != reason.PodsNotReady || !strings.Contains(got.Message, "ConfigMap b: pod b: Unschedulable; accepted risk") {
+		t.Errorf("outcome with pods that are not ready: %+v", got)
+	}
+	a.result.Phases = []engine.Phase{phase("core", late, crashing)}
 	if got := a.outcome(); got.Reason != reason.PodsCrash || !strings.Contains(got.Message, "accepted risk SkippedVersions: e; f") {
 		t.Errorf("outcome with pods that crash: %+v", got)
 	}

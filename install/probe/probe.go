@@ -94,11 +94,8 @@ func available(obj client.Object) types.ProbeResult {
 	return probing.TrueResult()
 }
 
-// failure returns why a Deployment makes no progress, from its conditions.
+// failure returns why a Deployment makes no progress, from its condition; package podproblem explains it later.
 func failure(obj client.Object) string {
-	if status, detail := Condition(obj, "ReplicaFailure"); status == "True" {
-		return ", " + detail
-	}
 	if status, detail := Condition(obj, "Progressing"); status == "False" {
 		return ", " + detail
 	}

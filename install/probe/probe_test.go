@@ -33,7 +33,7 @@ func TestProgress(t *testing.T) {
 		"a Deployment that still runs an old replica": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusFalse, "2 of 2 replicas updated"},
 		"a Deployment whose pods are rejected": {
-			deploymentHead + "status: {observedGeneration: 2, conditions: [{type: ReplicaFailure, status: \"True\", reason: FailedCreate, message: quota}]}", types.ProbeStatusFalse, "FailedCreate: quota"},
+			deploymentHead + "status: {observedGeneration: 2, conditions: [{type: ReplicaFailure, status: \"True\", reason: FailedCreate, message: quota}]}", types.ProbeStatusFalse, "0 of 2 replicas updated"},
 		"an available Deployment": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusTrue, ""},
 		"a Deployment that makes no progress": {

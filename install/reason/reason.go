@@ -42,6 +42,7 @@ const (
 	Paused                   Reason = "Paused"
 	UnknownEntries           Reason = "UnknownEntries"
 	PodsCrash                Reason = "PodsCrash"
+	PodsNotReady             Reason = "PodsNotReady"
 	ProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	RevisionUnreadable       Reason = "RevisionUnreadable"
 	CheckerAbsent            Reason = "CheckerAbsent"
@@ -100,7 +101,7 @@ type Entry struct {
 	Meaning string
 	// Step is the next step of an administrator: a clause of Markdown without a full stop; empty if there is none.
 	Step string
-	// Refers is true if the step is to read other conditions. They have steps of their own.
+	// Refers is true if the step is to wait, or to read other conditions. They have steps of their own.
 	Refers bool
 	// Message is the message of a condition whose writer has none; empty if every writer has one.
 	Message string

@@ -256,7 +256,7 @@ func gravestMessage(conditions []metav1.Condition) string {
 	}{
 		{Degraded, metav1.ConditionTrue, ""},
 		{string(Version) + Degraded, metav1.ConditionUnknown, ""}, {string(Installer) + Degraded, metav1.ConditionUnknown, ""}, // an error that is retried
-		{Available, metav1.ConditionFalse, ""}, {Progressing, metav1.ConditionTrue, ""},
+		{Progressing, metav1.ConditionTrue, ""}, {Available, metav1.ConditionFalse, ""},
 		{string(Installer) + Progressing, metav1.ConditionFalse, reason.UnknownEntries}, {Upgradeable, metav1.ConditionFalse, ""},
 	} {
 		found := meta.FindStatusCondition(conditions, grave.kind)

@@ -51,11 +51,16 @@ func statuses(pod corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// OfDeployment returns the cause why a Deployment creates no pods, such as a quota; empty if it does.
-func OfDeployment(deployment appsv1.Deployment) string {
+// OfDeployment returns the cause why a Deployment creates no pods, such as a quota; empty if it does. Its condition keeps the message of the
+// first failure, so the newest of the events of type Warning about its ReplicaSets takes precedence.
+func OfDeployment(deployment appsv1.Deployment, events []corev1.Event) string {
 	for _, condition := range deployment.Status.Conditions {
 		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return condition.Message
+			last := newest(events, func(about corev1.ObjectReference) bool {
+				hash, is := strings.CutPrefix(about.Name, deployment.Name+"-")
+				return is && about.Kind == "ReplicaSet" && !strings.Contains(hash, "-")
+			})
+			return text.Truncate(cmp.Or(last.Message, condition.Message), maxMessage)
 		}
 	}
 	return ""
@@ -119,20 +124,21 @@ func crash(waiting *corev1.ContainerStateWaiting, last corev1.ContainerStateTerm
 
 // warning returns the newest warning about a pod, such as a Secret that a volume needs or a failing probe.
 func warning(pod corev1.Pod, events []corev1.Event) string {
-	var newest *corev1.Event
-	for i := range events {
-		event := &events[i]
-		if event.InvolvedObject.UID != pod.UID || event.Type != corev1.EventTypeWarning {
-			continue
-		}
-		if newest == nil || newest.LastTimestamp.Before(&event.LastTimestamp) {
-			newest = event
-		}
-	}
-	if newest == nil || isReady(pod) {
+	if isReady(pod) {
 		return ""
 	}
-	return withMessage(newest.Reason, lastLine(newest.Message))
+	last := newest(events, func(about corev1.ObjectReference) bool { return about.UID == pod.UID })
+	return withMessage(last.Reason, lastLine(last.Message))
+}
+
+// newest returns the newest event about a selected object; the zero value if there is none.
+func newest(events []corev1.Event, selected func(corev1.ObjectReference) bool) (last corev1.Event) {
+	for _, event := range events {
+		if event.Type == corev1.EventTypeWarning && selected(event.InvolvedObject) && !event.LastTimestamp.Before(&last.LastTimestamp) {
+			last = event
+		}
+	}
+	return last
 }
 
 // unready names the containers that run, but are not ready: their readiness or startup probes fail.

@@ -3,6 +3,7 @@
 package podproblem
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -73,16 +74,29 @@ func TestOfPods_PrefersTheNewestPod(t *testing.T) {
 	deleted := newest.DeepCopy()
 	deleted.CreationTimestamp, deleted.DeletionTimestamp = metav1.NewTime(time.Unix(2, 0)), &newest.CreationTimestamp
 	got, _ := OfPods([]corev1.Pod{old, *deleted, newest}, nil)
-	if !strings.Contains(got, "üüü") || len(got) > 2*maxMessage || !strings.HasSuffix(got, "…") {
+	if !strings.Contains(got, "üüü") || len(got) > 2*maxMessage || !strings.HasSuffix(got, "…"+strings.Repeat("ü", maxMessage/4-1)) {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestOfDeployment_NamesAQuota(t *testing.T) {
+// TestOfDeployment_NamesTheNewestCause: the Deployment controller does not replace the message of a condition whose reason is the same.
+func TestOfDeployment_NamesTheNewestCause(t *testing.T) {
 	deployment := appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "manager-x" is forbidden: exceeded quota: few`},
 	}}}
-	if got := OfDeployment(deployment); !strings.Contains(got, "exceeded quota") || OfDeployment(appsv1.Deployment{}) != "" {
-		t.Errorf("got %q", got)
+	deployment.Name = "manager"
+	events := []corev1.Event{replicaSetEvent("manager-b-x", 3), replicaSetEvent("manager-x", 2), replicaSetEvent("manager-y", 1)}
+	for i, want := range []string{"manager-x at 2", "manager-x at 2", "manager-y at 1", "exceeded quota"} {
+		if got := OfDeployment(deployment, events[min(i, 3):]); i < 3 && got != want || !strings.Contains(got, want) || OfDeployment(appsv1.Deployment{}, events) != "" {
+			t.Errorf("without the first %d events, got %q", i, got)
+		}
+	}
+}
+
+// replicaSetEvent is a warning about a ReplicaSet, at a second.
+func replicaSetEvent(name string, second int64) corev1.Event {
+	return corev1.Event{
+		Type: corev1.EventTypeWarning, InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Name: name},
+		LastTimestamp: metav1.NewTime(time.Unix(second, 0)), Message: fmt.Sprintf("%s at %d", name, second),
 	}
 }

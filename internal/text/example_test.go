@@ -16,10 +16,10 @@ func ExampleTruncate() {
 	fmt.Printf("%q\n", text.Truncate("a\xffbcdef", 6))
 	// Output:
 	// größer
-	// grö…
-	// gr…
+	// gr…er
+	// g…er
 	// …
-	// "ab…"
+	// "a…ef"
 }
 
 func ExampleFirst() {

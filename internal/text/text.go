@@ -10,13 +10,14 @@ import (
 
 const ellipsis = "…"
 
-// Truncate shortens a string to limit bytes, at least the bytes of "…": a shortened string ends with it. It does not
-// cut characters, and removes invalid UTF-8 from a string that it cuts.
+// Truncate shortens a string to limit bytes, at least the bytes of "…", which replaces the middle: an error names its object first, and the
+// cause last. It does not cut characters, and removes invalid UTF-8 from a string that it cuts.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:max(0, limit-len(ellipsis))], "") + ellipsis
+	rest := max(0, limit-len(ellipsis))
+	return strings.ToValidUTF8(s[:rest/2], "") + ellipsis + strings.ToValidUTF8(s[len(s)-(rest+1)/2:], "")
 }
 
 // Join formats a list: "a, b".

@@ -90,6 +90,7 @@ var (
 	onlyCluster   = metav1.ListOptions{FieldSelector: "metadata.name=" + v1alpha1.ClusterAPIName}
 	aboutCluster  = metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterAPI,involvedObject.name=" + v1alpha1.ClusterAPIName}
 	onlyInstaller = metav1.ListOptions{FieldSelector: "metadata.name=" + rollout.InstallerName}
+	onlyWarnings  = metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning}
 	noRevision    = metav1.ListOptions{LabelSelector: "!" + v1alpha1.RevisionLabel + ",!" + v1alpha1.RevisionPartLabel}
 	onlyRevision  = metav1.ListOptions{LabelSelector: v1alpha1.RevisionLabel}
 )
@@ -170,7 +171,8 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 		Installer: rollout.InstallerObjects{
 			Namespace:  c.Namespace,
 			Deployment: first(list[appsv1.Deployment](r, deployments, c.Namespace, onlyInstaller)), Pods: list[corev1.Pod](r, pods, c.Namespace, metav1.ListOptions{}),
-			Lease: first(list[coordinationv1.Lease](r, leases, c.Namespace, onlyInstaller)),
+			Lease:    first(list[coordinationv1.Lease](r, leases, c.Namespace, onlyInstaller)),
+			Warnings: list[corev1.Event](r, events, c.Namespace, onlyWarnings),
 		},
 	}
 	others := list[corev1.ConfigMap](r, configMaps, c.Namespace, noRevision)

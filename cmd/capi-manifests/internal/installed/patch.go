@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,7 @@ func (c *Cluster) Patch(ctx context.Context, patches []Patch, dryRun bool) error
 			next = "the installer creates the object at its first start; capi-manifests status shows whether it runs"
 		}
 		answer := apierrors.APIStatus(nil)
-		return &AccessError{Subject: "API server " + c.config.Host, Permanent: errors.As(err, &answer), Err: fmt.Errorf("patching %s %s: %w", kind, patch.Name, err), NextStep: next}
+		return &AccessError{Subject: "API server " + c.config.Host, Permanent: errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError && !apierrors.IsConflict(err), Err: fmt.Errorf("patching %s %s: %w", kind, patch.Name, err), NextStep: next}
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ type InstallerObjects struct {
 	Lease      *coordinationv1.Lease
 	// Pods are the pods that the selector of the Deployment matches.
 	Pods []corev1.Pod
+	// Warnings are the events of type Warning in the namespace.
+	Warnings []corev1.Event
 }
 
 // ProcessState tells whether the installer works.
@@ -79,6 +81,10 @@ func processOf(objects InstallerObjects, now time.Time) Process {
 	case ready && held:
 	case ready:
 		process.State, process.Cause = Starting, "no process holds Lease "+objects.name()
+		late := func(pod corev1.Pod) bool { return isReadyAt(pod, now.Add(-startLimit)) }
+		if expired := process.Renewed.Add(leaseDuration(objects.Lease)); now.After(expired.Add(startLimit)) && slices.ContainsFunc(objects.Pods, late) {
+			process.State, process.Action = Stopped, fmt.Sprintf("Read why no process acquires the Lease: kubectl logs deployment/%s -n %s", InstallerName, objects.Namespace)
+		}
 	case problem != "":
 		process.State, process.Cause = Stopped, problem
 		process.Action = fmt.Sprintf("Correct the cause; kubectl describe pods -n %s shows the pods of the installer.", objects.Namespace)
@@ -121,8 +127,11 @@ func absent(objects InstallerObjects) (cause, action string) {
 // problemOf returns the cause that keeps the pods from working; empty if they only need time.
 func problemOf(objects InstallerObjects, now time.Time) string {
 	starts := func(pod corev1.Pod) bool { return starts(pod, now) }
-	problem, _ := podproblem.OfPods(slices.DeleteFunc(slices.Clone(objects.Pods), starts), nil)
-	if cause := podproblem.OfDeployment(*objects.Deployment); problem == "" && cause != "" {
+	lasting := slices.DeleteFunc(slices.Clone(objects.Warnings), func(event corev1.Event) bool {
+		return event.LastTimestamp.Sub(event.FirstTimestamp.Time) < startLimit // the kubelet repeats a warning while its cause lasts
+	})
+	problem, _ := podproblem.OfPods(slices.DeleteFunc(slices.Clone(objects.Pods), starts), lasting)
+	if cause := podproblem.OfDeployment(*objects.Deployment, objects.Warnings); problem == "" && cause != "" {
 		problem = "Deployment " + objects.name() + ": " + cause
 	}
 	return problem
@@ -139,9 +148,15 @@ func starts(pod corev1.Pod, now time.Time) bool {
 	})
 }
 
-func isReady(pod corev1.Pod) bool {
+func isReady(pod corev1.Pod) bool { return isReadyAt(pod, distantFuture) }
+
+// distantFuture is later than the clock of any machine.
+var distantFuture = time.Unix(1<<40, 0)
+
+// isReadyAt reports whether a pod is ready, and was at a time.
+func isReadyAt(pod corev1.Pod, at time.Time) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && !condition.LastTransitionTime.After(at)
 	})
 }
 

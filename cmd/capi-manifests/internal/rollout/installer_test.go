@@ -95,7 +95,35 @@ func TestProcess_Causes(t *testing.T) {
 	}
 }
 
-// TestState_RequestedRelease: right after a change of the ConfigMap the old version is not at rest.
+// TestProcess_ReadyPodsWithoutALease: a process that cannot write the Lease, such as while etcd is full, does not start for ever.
+func TestProcess_ReadyPodsWithoutALease(t *testing.T) {
+	objects, at := running(), now.Add(137*time.Second+2*startLimit)
+	objects.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}, Status: appsv1.DeploymentStatus{UpdatedReplicas: 1}}
+	for since, want := range map[time.Duration]ProcessState{startLimit / 2: Starting, 2 * startLimit: Stopped} {
+		ready := pod(true, corev1.ContainerState{}, corev1.ContainerState{})
+		ready.Status.Conditions[1].LastTransitionTime = metav1.NewTime(at.Add(-since))
+		objects.Pods = []corev1.Pod{ready}
+		if got := processOf(objects, at); got.State != want || (got.Action != "") != (want == Stopped) {
+			t.Errorf("ready for %s: got %+v, want %s", since, got, want)
+		}
+	}
+}
+
+// TestProcess_NamesALastingWarning: the kubelet also warns of a Secret that it reads a moment later.
+func TestProcess_NamesALastingWarning(t *testing.T) {
+	for lasts, want := range map[time.Duration]ProcessState{time.Second: Starting, time.Minute: Stopped} {
+		objects := running()
+		objects.Namespace, objects.Pods = "ns", []corev1.Pod{pod(false, waiting("ContainerCreating", ""), corev1.ContainerState{})}
+		objects.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+		objects.Warnings = []corev1.Event{{
+			Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: `configmap "x" not found`, FirstTimestamp: metav1.NewTime(now.Add(-lasts)), LastTimestamp: metav1.NewTime(now),
+		}}
+		if got := processOf(objects, now); got.State != want || strings.Contains(got.Cause, "FailedMount") != (want == Stopped) {
+			t.Errorf("a warning that lasts %s: got %+v, want %s", lasts, got, want)
+		}
+	}
+}
+
 func TestProcess_SentenceHasOneFullStop(t *testing.T) {
 	process := Process{State: Stopped, Cause: "Unschedulable: 0/1 nodes are available."}
 	if got := process.sentence(); got != "The installer does not run: Unschedulable: 0/1 nodes are available." {
@@ -127,6 +155,7 @@ func TestSteps_OmitReferences(t *testing.T) {
 	}
 }
 
+// TestState_RequestedRelease: right after a change of the ConfigMap the old version is not at rest.
 func TestState_RequestedRelease(t *testing.T) {
 	observed := v1alpha1.ObservedRelease{Version: "4.22.0", ImagesDigest: "sha256:a"}
 	for name, test := range map[string]struct {
