@@ -176,6 +176,10 @@ func TestPages_KubectlExamplesWork(t *testing.T) {
 			t.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
+	prometheus, err := fixture.Pinned(t.Context(), "github.com/prometheus-operator/prometheus-operator")
+	must(t, err)
+	crds := filepath.Join(prometheus, "example", "prometheus-operator-crd", "monitoring.coreos.com_")
+	run("kubectl create -f " + crds + "servicemonitors.yaml -f " + crds + "prometheusrules.yaml && kubectl wait --for=condition=Established crd/servicemonitors.monitoring.coreos.com crd/prometheusrules.monitoring.coreos.com --timeout=1m")
 	run("kubectl create namespace capi-system")
 	run("kubectl create deployment capi-controller-manager --namespace=capi-system --image=example.com/capi")
 	run("kubectl apply -f manifests/testdata/retained.yaml && kubectl wait --for=condition=Established crd/machines.cluster.x-k8s.io --timeout=1m")
@@ -184,8 +188,8 @@ func TestPages_KubectlExamplesWork(t *testing.T) {
 	for _, page := range []string{"README.md", "SECURITY.md", "docs/conditions.md", "docs/metrics.md", "docs/settings.md", "docs/try-a-change.md", "docs/uninstall.md"} {
 		content, err := os.ReadFile(filepath.Join("..", page))
 		must(t, err)
-		// Other tests run the lines of the plugin and of the uninstall; the others need a pod, and the Prometheus operator.
-		others := []string{"kubectl capi-manifests ", " logs ", "-k deploy/monitoring"}
+		// Other tests run the lines of the plugin and of the uninstall; the log needs a pod.
+		others := []string{"kubectl capi-manifests ", " logs "}
 		if page == "docs/uninstall.md" {
 			others = []string{"clusterapi", " -k "}
 		}
@@ -199,6 +203,7 @@ func TestPages_KubectlExamplesWork(t *testing.T) {
 		}
 	}
 	run("kubectl delete namespace capi-system --wait=false")
+	run("kubectl delete crd servicemonitors.monitoring.coreos.com prometheusrules.monitoring.coreos.com")
 	run("kubectl delete clusterrolebinding clusterapi-admin capi-installer-metrics-reader")
 	run("kubectl delete clusterrole clusterapi-admin")
 	if examples < 27 {

@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
@@ -46,15 +46,26 @@ func TestPlugin_RunsUnderKubectl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := regexp.MustCompile(`(?m)^ln -s .*$`).FindString(string(page))
 	dir := t.TempDir()
-	kubectl := filepath.Join(dir, "kubectl")
-	for from, to := range map[string]string{programs: kubectl, self: filepath.Join(dir, command.PluginName)} {
+	kubectl, bin := filepath.Join(dir, "kubectl"), filepath.Join(dir, "bin")
+	for from, to := range map[string]string{programs: kubectl, self: filepath.Join(dir, "capi-manifests")} {
 		if err := os.Symlink(from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
+	path := "PATH=" + dir + string(os.PathListSeparator) + bin + string(os.PathListSeparator)
+	link := exec.CommandContext(t.Context(), "sh", "-e", "-c", "mkdir ~/bin; "+install)
+	link.Env = append(os.Environ(), "HOME="+dir, path+os.Getenv("PATH"))
+	if out, err := link.CombinedOutput(); err != nil {
+		t.Fatalf("%q of README.md: %v\n%s", install, err, out)
+	}
 	cmd := exec.CommandContext(t.Context(), kubectl, "capi-manifests", "explain", "--help")
-	cmd.Env = append(os.Environ(), "PATH="+dir)
+	cmd.Env = append(os.Environ(), path)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "kubectl capi-manifests explain [RULE]") {
 		t.Errorf("got %s, %v", out, err)

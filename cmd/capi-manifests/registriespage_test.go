@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // installed prepares a cluster with the manifests of deploy/kubernetes, and the files of the page.
@@ -27,7 +30,7 @@ exec sh -e prepare.sh
 const prepare = `kubectl create configmap cluster-api-installer-images --namespace capi-installer-system --from-file=images.json --from-literal=release-version=1.0.0 --from-literal=platform=AWS --dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -
 `
 
-// TestPrivateRegistries_CommandsWork runs the commands of docs/registries.md, except the one for OpenShift, up to the policies. The sections are
+// TestPrivateRegistries_CommandsWork runs the commands of docs/registries.md up to the policies; the one for OpenShift last, with its CRDs and kubectl as oc. The sections are
 // alternatives: each begins without ConfigMap capi-installer-registries.
 func TestPrivateRegistries_CommandsWork(t *testing.T) {
 	cluster, dir, path := controlplane.Fresh(t), t.TempDir(), t.TempDir()
@@ -39,6 +42,7 @@ func TestPrivateRegistries_CommandsWork(t *testing.T) {
 	if !found {
 		t.Fatal("docs/registries.md has no section about signature policies")
 	}
+	ofOpenShift := ""
 	script, files, commands := installed, "-- prepare.sh --\n"+prepare, 0
 	for i, section := range strings.Split(tasks, "\n## ")[1:] {
 		heading, _, _ := strings.Cut(section, "\n")
@@ -47,6 +51,7 @@ func TestPrivateRegistries_CommandsWork(t *testing.T) {
 		for _, block := range strings.Split(section, "\n```sh\n")[1:] {
 			block, _, _ = strings.Cut(block, "\n```")
 			if strings.Contains(block, "| oc ") {
+				ofOpenShift = block
 				continue
 			}
 			files += block + "\n"
@@ -54,9 +59,11 @@ func TestPrivateRegistries_CommandsWork(t *testing.T) {
 		}
 		script += "# " + heading + "\nexec kubectl delete configmap capi-installer-registries -n capi-installer-system --ignore-not-found\nexec sh -e -x " + name + "\n"
 	}
-	if commands < 11 {
-		t.Fatalf("%d commands:\n%s", commands, files)
+	if commands < 11 || ofOpenShift == "" {
+		t.Fatalf("%d commands, and %q for OpenShift:\n%s", commands, ofOpenShift, files)
 	}
+	script += "openshift\nexec sh -e -x oc.sh\nstdout created\n"
+	files += "-- oc.sh --\n" + ofOpenShift + "\n"
 	files = strings.NewReplacer(
 		"registry.example.com/capi-installer@sha256:1f0e3dad99908345f7439f8ffabdffc4b6a1a1c5b1a2d3e4f5061728394a5b6c", "$core",
 		"mirror.example.com/capi", "$PRIVATE/capi",
@@ -65,8 +72,14 @@ func TestPrivateRegistries_CommandsWork(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "page.txtar"), []byte(script+files), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(controlplane.Binary(t), filepath.Join(path, "kubectl")); err != nil {
+	if err := errors.Join(os.Symlink(controlplane.Binary(t), filepath.Join(path, "kubectl")), os.WriteFile(filepath.Join(path, "oc"), []byte("#!/bin/sh\nexec kubectl \"$@\"\n"), 0o700)); err != nil {
 		t.Fatal(err)
+	}
+	commandsWithOpenShift := maps.Clone(scriptCommands)
+	commandsWithOpenShift["openshift"] = func(ts *testscript.TestScript, _ bool, _ []string) {
+		crds, err := fixture.OpenShiftCRDs(t.Context())
+		ts.Check(err)
+		ts.Check(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
 	}
 	deploy, err := filepath.Abs("../../deploy/kubernetes")
 	if err != nil {
@@ -80,6 +93,6 @@ func TestPrivateRegistries_CommandsWork(t *testing.T) {
 			env.Setenv("PATH", path+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return setup(env)
 		},
-		Cmds: scriptCommands,
+		Cmds: commandsWithOpenShift,
 	})
 }

@@ -81,7 +81,7 @@ var table = []Entry{
 		Step:    "read the log with the command in the message; then correct the setting, the Secret or the image, or return to the previous release with `capi-manifests rollback`"},
 	{Reason: PodsNotReady, Subject: Installer, Severity: InProgress,
 		Meaning: "The pods of a Deployment are not ready ten seconds after the version began to wait for it. The message names the pod and the cause in the words of the scheduler, the kubelet or the API server: no node with enough memory, a taint, an image that cannot be pulled, a missing Secret, a quota, a policy that forbids the pod, a probe without success, the last message of a crash. The rollout continues when the pods are ready.",
-		Step:    "correct the cause in the message, unless it only needs time; `kubectl describe pod` and `kubectl logs` tell more of a pod that exists"},
+		Step:    "correct the cause in the message, unless it only needs time; `kubectl describe` shows more about the named object"},
 	{Reason: ProgressDeadlineExceeded, Subject: Installer, Severity: Terminal, Recheck: recheck,
 		Meaning: "The desired version is being rolled out, or the installed one is not ready, and no phase has changed its state for 30 minutes. The rollout continues, and the condition becomes `False` with the next progress; see [CAPIInstallerRolloutStuck](metrics.md#capiinstallerrolloutstuck).",
 		Step:    "check the objects listed in the phases of `status.versions`"},

@@ -60,7 +60,7 @@ func OfDeployment(deployment appsv1.Deployment, events []corev1.Event) string {
 				hash, is := strings.CutPrefix(about.Name, deployment.Name+"-")
 				return is && about.Kind == "ReplicaSet" && !strings.Contains(hash, "-")
 			})
-			return text.Truncate(cmp.Or(last.Message, condition.Message), maxMessage)
+			return text.Truncate(strings.TrimPrefix(cmp.Or(last.Message, condition.Message), "(combined from similar events): "), maxMessage)
 		}
 	}
 	return ""

@@ -97,6 +97,6 @@ func TestOfDeployment_NamesTheNewestCause(t *testing.T) {
 func replicaSetEvent(name string, second int64) corev1.Event {
 	return corev1.Event{
 		Type: corev1.EventTypeWarning, InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Name: name},
-		LastTimestamp: metav1.NewTime(time.Unix(second, 0)), Message: fmt.Sprintf("%s at %d", name, second),
+		LastTimestamp: metav1.NewTime(time.Unix(second, 0)), Message: fmt.Sprintf("(combined from similar events): %s at %d", name, second),
 	}
 }

@@ -118,6 +118,33 @@ func TestKubernetes_FromClusterctlInItsNamespaces(t *testing.T) {
 	}
 }
 
+// TestKubernetes_FromClusterAPIOperator stops and removes cluster-api-operator, whose own manifests are applied, with the commands of the page.
+func TestKubernetes_FromClusterAPIOperator(t *testing.T) {
+	k := newKubernetes(t)
+	module, err := fixture.Pinned(t.Context(), "sigs.k8s.io/cluster-api-operator")
+	k.must(err)
+	config := filepath.Join(t.TempDir(), "config")
+	k.must(os.CopyFS(config, os.DirFS(filepath.Join(module, "config"))))
+	k.kubectl("apply", "--server-side", "-k", filepath.Join(config, "crd"))
+	provider := filepath.Join(k.folder, "provider.yaml")
+	k.must(os.WriteFile(provider, []byte(`
+apiVersion: operator.cluster.x-k8s.io/v1alpha2
+kind: CoreProvider
+metadata: {name: cluster-api, namespace: default, finalizers: [provider.cluster.x-k8s.io]}
+`), 0o600))
+	k.shell("kubectl wait crd/coreproviders.operator.cluster.x-k8s.io --for=condition=Established", "kubectl apply -f "+provider)
+	k.shell("kubectl apply --server-side --force-conflicts -k " + filepath.Join(config, "default") + " || true") // without the objects of cert-manager
+	const page, left = "docs/from-clusterctl.md", `kubectl get crds,mutatingwebhookconfigurations,validatingwebhookconfigurations --output=name | grep -c operator || true`
+	if found := k.shell(left, "kubectl get deployments --namespace=capi-operator-system --output=jsonpath={.items[*].spec.replicas}"); found != "8\n1" {
+		t.Fatalf("CRDs and webhook configurations, and replicas, are %q", found)
+	}
+	k.shell(documented(t, page, "With cluster-api-operator, stop it")...)
+	k.shell(documented(t, page, "With cluster-api-operator, delete its CRDs last")...)
+	if found := k.shell(left, "kubectl get deployments --namespace=capi-operator-system --output=jsonpath={.items[*].spec.replicas}"); found != "0\n0" {
+		t.Errorf("CRDs and webhook configurations, and replicas, are %q", found)
+	}
+}
+
 // managedByClusterctl returns a cluster in which clusterctl has installed providers, and the bundles of these.
 func managedByClusterctl(t *testing.T) (*kubernetes, walkthrough) {
 	t.Helper()

@@ -155,6 +155,23 @@ func (j *Journey) installed(ctx context.Context, r release) error {
 func (j *Journey) status(ctx context.Context) error {
 	shown, err := j.tool(ctx, "status")
 	j.Report("capi-manifests status\n%s", shown)
+	return errors.Join(err, j.documentedLog(ctx))
+}
+
+// documentedLog runs the command of docs/metrics.md that shows the log.
+func (j *Journey) documentedLog(ctx context.Context) error {
+	page, err := os.ReadFile(j.path(deployFolder + "/docs/metrics.md"))
+	if err != nil {
+		return err
+	}
+	line := regexp.MustCompile(`(?m)^kubectl (.* logs .*)$`).FindStringSubmatch(string(page))
+	if line == nil {
+		return errors.New("docs/metrics.md has no command that shows the log")
+	}
+	shown, err := j.kubectl(ctx, strings.Fields(strings.Replace(line[1], v1alpha1.OpenShiftNamespaces.Operator, j.operatorNamespace, 1))...)
+	if err == nil && !strings.Contains(shown, `"level":"info"`) {
+		err = fmt.Errorf("%s shows %q", line[0], shown)
+	}
 	return err
 }
 
