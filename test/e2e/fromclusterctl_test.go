@@ -135,7 +135,7 @@ metadata: {name: cluster-api, namespace: default, finalizers: [provider.cluster.
 	k.shell("kubectl wait crd/coreproviders.operator.cluster.x-k8s.io --for=condition=Established", "kubectl apply -f "+provider)
 	k.shell("kubectl apply --server-side --force-conflicts -k " + filepath.Join(config, "default") + " || true") // without the objects of cert-manager
 	const page, left = "docs/from-clusterctl.md", `kubectl get crds,mutatingwebhookconfigurations,validatingwebhookconfigurations --output=name | grep -c operator || true`
-	if found := k.shell(left, "kubectl get deployments --namespace=capi-operator-system --output=jsonpath={.items[*].spec.replicas}"); found != "8\n1" {
+	if found := k.shell(left, "kubectl get deployments --namespace=capi-operator-system --output=jsonpath={.items[*].spec.replicas}"); found != "9\n1" {
 		t.Fatalf("CRDs and webhook configurations, and replicas, are %q", found)
 	}
 	k.shell(documented(t, page, "With cluster-api-operator, stop it")...)
