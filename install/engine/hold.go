@@ -130,14 +130,15 @@ func (h holder) older(ctx context.Context, owner string, desired *unstructured.U
 }
 
 // shrink reports whether CRDs in the cluster serve all versions of the component and more, which its webhooks admitted: those of an older version no
-// longer match without the other versions, or this version has taken them over.
+// longer match without the other versions, or this version has taken them over. A component with an instance does not shrink: if the old pods have ended,
+// nothing answers the webhooks until they switch.
 func (h holder) shrink(ctx context.Context) (bool, error) {
 	var loses, admits bool
 	for phase, obj := range revision.Objects(h.part) {
 		switch {
 		case object.IsCRD(obj):
 			actual, err := h.existing(ctx, obj, false)
-			if err != nil || actual == nil || !servedVersions(actual).IsSuperset(servedVersions(obj)) {
+			if err != nil || actual == nil || !servedVersions(actual).IsSuperset(servedVersions(obj)) || h.hasInstanceOf(obj) {
 				return false, err
 			}
 			loses = loses || !servedVersions(obj).IsSuperset(servedVersions(actual))

@@ -95,6 +95,13 @@ func TestHolder_Of(t *testing.T) {
 		"webhooks for a version that is not served":   {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{machinesCRD("v1-", "v2!")}, want: "applied"},
 		"webhooks for a version of another component": {cached: owned(webhooksFor("y.io", "v1"), "4.22.0-1"), desired: webhooksFor("y.io", "v2"), part: []*unstructured.Unstructured{machinesCRD("v2!")}, want: "omitted"},
 		"webhooks for all versions":                   {cached: owned(webhooksFor("x.io", "*"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), part: []*unstructured.Unstructured{machinesCRD("v2!")}, want: "omitted"},
+		"a CRD that loses a version":                  {cached: machinesCRD("v1!", "v2"), desired: machinesCRD("v1!"), part: []*unstructured.Unstructured{webhooksFor("x.io", "v1")}, want: "omitted"},
+		"a CRD that loses a version, ready pods":      {cached: machinesCRD("v1!", "v2"), desired: machinesCRD("v1!"), part: []*unstructured.Unstructured{webhooksFor("x.io", "v1")}, released: true, want: "v1"},
+		"a CRD that loses an unserved version":        {cached: machinesCRD("v1!", "v2-"), desired: machinesCRD("v1!"), part: []*unstructured.Unstructured{webhooksFor("x.io", "v1")}, want: "v1"},
+		"a CRD that loses a version, no webhooks":     {cached: machinesCRD("v1!", "v2"), desired: machinesCRD("v1!"), want: "v1"},
+		"a CRD that loses a version, a new CRD":       {cached: machinesCRD("v1!", "v2"), desired: machinesCRD("v1!"), part: []*unstructured.Unstructured{webhooksFor("x.io", "v1"), otherCRD(machinesCRD("v1!"))}, want: "v1"},
+		"a CRD that loses a version, an instance":     {cached: machinesCRD("v1!", "v2"), desired: machinesCRD("v1!"), part: []*unstructured.Unstructured{webhooksFor("x.io", "v1"), instance}, want: "v1"},
+		"a CRD with another version":                  {cached: machinesCRD("v1!", "v2"), desired: machinesCRD("v1!", "v3"), part: []*unstructured.Unstructured{webhooksFor("x.io", "v1")}, want: "v1"},
 		"another object":                              {cached: settings("a", "red"), desired: settings("a", "blue"), want: "applied"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +119,12 @@ func TestHolder_Of(t *testing.T) {
 			phase := revision.Phase{Name: "core", Part: revision.Part{Owner: "4.22.0-2"}, Objects: []*unstructured.Unstructured{test.desired}}
 			h := holder{
 				owners: NewOwners(scheme.Scheme, v1alpha1.OpenShiftNamespaces.Operator), reader: cached, live: live, adopt: test.adopt, active: !test.released, part: []revision.Phase{phase, {Name: "rest", Objects: test.part}},
+			}
+			if !test.released {
+				var err error
+				if h.shrinks, err = h.shrink(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			applied, held, err := h.of(t.Context(), phase, []*unstructured.Unstructured{test.desired.DeepCopy()})
 			if err != nil {
