@@ -523,13 +523,6 @@ func (c *cycle) freeze() {
 	}()
 }
 
-// recordLists records the lists of the objects that the program watches, when it watches them.
-func (c *cycle) recordLists() {
-	c.Helper()
-	c.ensureRunning()
-	c.eventually("the lists are recorded", func() error { return c.Proxy.RecordLists(context.Background()) })
-}
-
 // uids returns the UIDs of the installed objects.
 func (h *harness) uids() map[string]types.UID {
 	h.Helper()

@@ -123,22 +123,6 @@ func disturbances() []disturbance {
 			cut := c.Proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Times: 120, Cut: 300 * time.Millisecond})
 			return func() int { return gone() + cut() }
 		}},
-		{name: "restart with stale lists", watches: true, arm: func(c *cycle, _ int) func() int {
-			c.recordLists()
-			return nil
-		}, after: func(c *cycle) {
-			c.Proxy.ServeStaleLists(c.kind)
-			c.freeze()
-			c.crash()
-		}},
-		{name: "restart with stale streams", watches: true, arm: func(c *cycle, _ int) func() int {
-			c.recordLists()
-			return nil
-		}, after: func(c *cycle) {
-			c.Proxy.ServeStaleStreams(c.kind)
-			c.freeze()
-			c.crash()
-		}},
 		{name: "API server down", arm: func(c *cycle, _ int) func() int {
 			down := 5 * time.Second
 			if full {

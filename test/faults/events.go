@@ -203,7 +203,10 @@ func (b *eventBody) next() {
 }
 
 // watchIdentity is equal for the requests that start and resume a watch.
-func watchIdentity(r *http.Request) string { return list(r) + " " + r.Header.Get("Accept") }
+func watchIdentity(r *http.Request) string {
+	query := r.URL.Query()
+	return fmt.Sprint(r.URL.Path, " ", query["labelSelector"], " ", query["fieldSelector"], " ", r.Header.Get("Accept"))
+}
 
 // expire makes the next attempt to resume a watch fail.
 func (p *Proxy) expire(watch string) {

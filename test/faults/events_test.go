@@ -61,7 +61,7 @@ func TestEventFault_Effects(t *testing.T) {
 // has lost an event.
 func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
 	_, p, client := start(t)
-	p.expire("/a? json")
+	p.expire("/a [] [] json")
 	for _, step := range []struct {
 		url, format string
 		want        int

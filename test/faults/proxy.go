@@ -61,7 +61,6 @@ type Proxy struct {
 	watchFaults int
 	open        map[*eventBody]bool
 	expired     map[string]bool // watches that lost an event
-	lists       *lists
 }
 
 // Start starts a proxy for the client with the given configuration. The proxy
@@ -73,7 +72,6 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if p.forward, err = p.forwarder(config); err != nil {
 		return nil, err
 	}
-	p.lists = &lists{forward: p.forward.Transport, target: config.Host}
 	p.closed, p.close = context.WithCancel(context.Background())
 	return p, p.Up()
 }
@@ -146,7 +144,6 @@ func (p *Proxy) Fail(fault Fault) (happened func() int) {
 // Heal removes all faults. It does not end Down.
 func (p *Proxy) Heal() {
 	p.Thaw()
-	p.lists.fresh()
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.faults, p.events = nil, nil
@@ -217,11 +214,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	defer p.serving.Done()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	if answer := p.lists.answer(w, r, func() { p.awaitThaw(ctx) }); answer != nil {
-		p.disturbed(r.URL.Path, "stale list")
-		answer()
-		return
-	}
 	if p.isExpired(r) {
 		answer(w, Fault{Status: http.StatusGone})
 		return
