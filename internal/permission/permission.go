@@ -37,8 +37,10 @@ func permissionsOf(namespace string, rule rbacv1.PolicyRule) (all []permission) 
 	return all
 }
 
+// covers reports whether p includes another permission. Most permissions of an installer differ in the verb, so this is compared first: Covers allocates
+// two rules.
 func (p permission) covers(other permission) bool {
-	return (p.namespace == "" || p.namespace == other.namespace) && p.Covers(other.Permission)
+	return (p.namespace == "" || p.namespace == other.namespace) && (p.Verb == other.Verb || p.Verb == rbacv1.VerbAll) && p.Covers(other.Permission)
 }
 
 // covered reports whether one of the held permissions covers another one.

@@ -75,14 +75,14 @@ func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule 
 	for _, rule := range options.ExistingRules {
 		held = append(held, permissionsOf(rule.Namespace, rule.PolicyRule)...)
 	}
-	needed, known := requiredPermissions{}, resourcesOf(objects, options.Resource)
+	needed, known, grants := requiredPermissions{}, resourcesOf(objects, options.Resource), grantsItself(held)
 	for _, o := range objects {
 		if object.IsCRD(o) && slices.Contains(options.UnmanagedCRDs, o.GetName()) {
 			needed.addUnmanaged(o)
 			continue
 		}
 		needed.addObject(o, known.of(o), options)
-		if object.IsCRD(o) && !grantsItself(held) {
+		if object.IsCRD(o) && !grants {
 			needed.addVerbs(forInstances, permissionOn("", defines(o)), instanceVerbs(o)...)
 		}
 	}
