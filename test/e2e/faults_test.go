@@ -263,7 +263,7 @@ func apiFaults() (all []disturbance) {
 		{"500 at writes", faults.Writes, faults.Fault{Status: http.StatusInternalServerError}, false},
 		{"503 at writes", faults.Writes, faults.Fault{Status: http.StatusServiceUnavailable}, false},
 		{"504 at writes", faults.Writes, faults.Fault{Status: http.StatusGatewayTimeout}, false},
-		{"403 at writes", faults.Writes, faults.Fault{Status: http.StatusForbidden}, false},
+		{"403 at writes", faults.Writes, faults.Fault{Status: http.StatusForbidden}, true}, // an uninstall reports a missing permission at once
 		{"413 at writes", faults.Writes, faults.Fault{Status: http.StatusRequestEntityTooLarge}, true},
 		{"422 at writes", faults.Writes, faults.Fault{Status: http.StatusUnprocessableEntity}, true},
 		{"504 after writes", faults.Writes, faults.Fault{Status: http.StatusGatewayTimeout, Late: true}, false},
