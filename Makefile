@@ -181,11 +181,6 @@ HOURS ?= 1
 order: controlplane ## Run the controllers under schedules from SEED for HOURS (1), and shrink the first failing schedule
 	go test -count=1 -v -timeout 0 ./test/order -seed $(SEED) -schedules 0 -duration $(HOURS)h
 
-PAUSES ?= 200
-.PHONY: pauses
-pauses: controlplane ## Pause the leader during PAUSES (200) writes while another process takes over; no orphan may stay
-	PAUSES=$(PAUSES) go test -count=1 -v -timeout 6h -run '^TestLease_Pauses$$' ./test/e2e
-
 .PHONY: mutants
 mutants: ## Check that the tests find seeded bugs; the results are test/mutants/found.txt
 	go run ./hack/mutants

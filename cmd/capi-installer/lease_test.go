@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -171,6 +172,26 @@ func TestFence_RefusesWritesAfterTheLease(t *testing.T) {
 			t.Errorf("a read is refused: %v", err)
 		}
 	})
+}
+
+// The clients of a process that takes part in the election write nothing without the lease.
+func TestLock_FencesClients(t *testing.T) {
+	sent := errors.New("sent")
+	for elect, want := range map[bool]bool{false: true, true: false} {
+		config := &rest.Config{Host: "http://127.0.0.1"}
+		f := &flags{leaderElect: elect, namespace: "operator", identity: "pod-a_1", leaseDuration: lease}
+		if _, _, err := f.lock(config); err != nil {
+			t.Fatal(err)
+		}
+		config.Transport = roundTripper(func(*http.Request) (*http.Response, error) { return nil, sent })
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Post(config.Host, "", nil); errors.Is(err, sent) != want { //nolint:bodyclose,noctx // no response
+			t.Errorf("with election %t: %v", elect, err)
+		}
+	}
 }
 
 // A released lease is not renewed.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -117,4 +118,12 @@ const memoryLimit = 256
 func (p *process) resident() (now, highest float64) {
 	const mebi = 1 << 20
 	return float64(installation.Resident(p.PID)) / mebi, float64(installation.PeakResident(p.PID)) / mebi
+}
+
+// signal sends a signal to a process that runs.
+func (p *process) signal(signal syscall.Signal) {
+	p.t.Helper()
+	if err := p.Signal(signal); err != nil {
+		p.t.Errorf("sending %s to capi-installer: %v", signal, err)
+	}
 }

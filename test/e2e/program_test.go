@@ -43,6 +43,14 @@ func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 	}
 }
 
+// succeeded returns an error until another process than the former leader leads.
+func (h *harness) succeeded(former string) error {
+	if led := h.leader(); led == "" || led == former {
+		return fmt.Errorf("%q leads", led)
+	}
+	return nil
+}
+
 // recreated deletes an installed ConfigMap, and waits until it exists again.
 func (h *harness) recreated(name string) {
 	h.Helper()

@@ -111,6 +111,9 @@ func (c *cycle) rewriteImages() {
 	}
 }
 
+// election are the arguments of processes that compete for a lease that expires soon.
+var election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=1s"}
+
 // elect makes the process and its successors compete for the lease.
 func (c *cycle) elect() {
 	c.Helper()
