@@ -25,6 +25,14 @@ def on_page_markdown(markdown, page, config, **_):
 
 @event_priority(-100)  # after the plugin search has written its index
 def on_post_build(config, **_):
+    # Without its operators, the search does not reject a flag such as --wait.
+    worker = posixpath.join(config["site_dir"], "search", "worker.js")
+    with open(worker, encoding="utf-8") as file:
+        script = file.read()
+    words = script.replace("index.search(query)", "index.search(query.replace(/[-+:^~*]/g, ' '))")
+    assert words != script, "search/worker.js of this mkdocs has another call of the search"
+    with open(worker, "w", encoding="utf-8") as file:
+        file.write(words)
     name = posixpath.join(config["site_dir"], "search", "search_index.json")
     with open(name, encoding="utf-8") as file:
         index = json.load(file)

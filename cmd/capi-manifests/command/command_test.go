@@ -53,6 +53,7 @@ func TestUnknownCommands_AreAnswered(t *testing.T) {
 	for line, want := range map[string]string{
 		"install": "kubectl apply -k deploy/kubernetes", "upgrade": "change images.json", "init": "kubectl apply", "get": "kubectl get clusterapi", "logs": "kubectl logs",
 		"help nonsense": `unknown command "nonsense"`, "completion tcsh": "did you mean", "stats": "did you mean status?",
+		"apply -f x": "kubectl apply -k deploy/kubernetes", "suspend --all": "capi-manifests pause", "pause --dry-run=server": "want true or false", "--nonsense": "unknown flag",
 	} {
 		var out, stderr bytes.Buffer
 		if code := Run(t.Context(), "", strings.Fields(line), nil, &out, &stderr); code != cli.ExitUsage || !strings.Contains(stderr.String(), want) || out.Len() > 0 {

@@ -114,7 +114,7 @@ func (c *Cluster) Schema(ctx context.Context, kind schema.GroupVersionKind) (map
 		return nil, nil // a kind of Kubernetes
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the CRD of %s: %w", kind.Kind, withNextStep(err))
+		return nil, explain("reading the CRD of "+kind.Kind, err)
 	}
 	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
 		if version["name"] == kind.Version {
@@ -236,7 +236,7 @@ func Open(ctx context.Context, kubeconfig string, stderr io.Writer) (*Cluster, e
 	}
 	version, err := cluster.Discovery.ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, withNextStep(err))
+		return nil, explain("connecting to the cluster of "+kubeconfig, err)
 	}
 	fmt.Fprintf(stderr, "checking against the cluster of %s, Kubernetes %s, with dry runs\n", term.Printable(kubeconfig), term.Printable(version.GitVersion))
 	return cluster, nil

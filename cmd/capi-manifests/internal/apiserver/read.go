@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -30,7 +30,7 @@ func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("reading %s: %w", object.Describe(like), withNextStep(err))
+	return nil, explain("reading "+object.Describe(like), err)
 }
 
 // List returns the objects of a kind that match a label selector, in all
@@ -45,7 +45,7 @@ func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, select
 	}
 	list, err := c.resources.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", kind.Kind, withNextStep(err))
+		return nil, explain("listing "+kind.Kind, err)
 	}
 	for i := range list.Items {
 		found = append(found, &list.Items[i])
@@ -53,22 +53,14 @@ func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, select
 	return found, nil
 }
 
-// withNextStep adds the action of the user to an error of access.
-func withNextStep(err error) error {
-	switch {
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; the kubeconfig needs the verbs get and list, as in ClusterRole cluster-reader of OpenShift, or view of other clusters", err)
-	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w (Unauthorized); log in again, or select another kubeconfig", err)
-	}
-	return err
-}
+// explain adds the action of the user to an error of access.
+func explain(doing string, err error) error { return installed.Explain("API server", doing, err) }
 
 // Version returns the version of Kubernetes.
 func (c *Cluster) Version() (*version.Version, error) {
 	info, err := c.Discovery.ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("reading the version of the API server: %w", withNextStep(err))
+		return nil, explain("reading the version", err)
 	}
 	return version.ParseGeneric(info.GitVersion)
 }

@@ -25,6 +25,9 @@ var answers = map[string]string{
 	"upgrade":   "change images.json and release-version, and apply them again; capi-manifests status --wait waits for the rollout",
 	"get":       "kubectl get clusterapi cluster, or capi-manifests status",
 	"logs":      "kubectl logs deployment/capi-installer, in the namespace of the installer",
+	"events":    "kubectl events --for clusterapi/cluster, or capi-manifests status",
+	"suspend":   "capi-manifests pause",
+	"reconcile": "the installer reconciles each change at once; capi-manifests status --wait waits for it",
 }
 
 // KnownCommand rejects unknown commands, and suggests similar commands or the way to the same end.
@@ -95,8 +98,14 @@ func Pairs(flag string, values []string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// FlagError suggests the nearest flag for an unknown one.
+// FlagError suggests the nearest flag for an unknown one. The flag of an unknown command is not the mistake.
 func FlagError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+		return KnownCommand(cmd, cmd.Flags().Args())
+	}
+	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is && invalid.GetFlag().Value.Type() == "bool" {
+		err = fmt.Errorf("invalid argument %q for --%s: want true or false", invalid.GetValue(), invalid.GetFlag().Name)
+	}
 	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
 		name := unknown.GetSpecifiedName()
 		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" { // -name is a flag name to other tools

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
@@ -108,7 +107,7 @@ func WantsHelp(err error) bool {
 // isPermanent reports whether retrying a failed request to a cluster is useless.
 func isPermanent(err error) bool {
 	failed, is := errors.AsType[*installed.AccessError](err)
-	return is && failed.Permanent || apierrors.IsForbidden(err)
+	return is && failed.Permanent
 }
 
 func isA[E error](err error) bool {

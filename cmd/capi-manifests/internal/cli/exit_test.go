@@ -4,12 +4,8 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"testing"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
@@ -45,7 +41,6 @@ func TestExitCode(t *testing.T) {
 		{"a paused installer", &rollout.StateError{State: rollout.Paused}, 2},
 		{"an invalid command line of status", &statusUsageError{&UsageError{errors.New("unknown flag")}}, ExitInvalid},
 		{"an unavailable API server", &installed.AccessError{Err: errors.New("connection refused")}, ExitIO},
-		{"a forbidden request", fmt.Errorf("reading: %w", apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no role"))), ExitInvalid},
 		{"missing permissions", &installed.AccessError{Err: errors.New("forbidden"), Permanent: true}, ExitInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {

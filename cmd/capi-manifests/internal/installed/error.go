@@ -5,6 +5,8 @@ package installed
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,23 +44,30 @@ func (c *Cluster) failed(resource schema.GroupVersionResource, namespace string,
 }
 
 func explain(server string, resource schema.GroupVersionResource, namespace string, err error) *AccessError {
-	failed := &AccessError{Subject: "API server " + server, Err: fmt.Errorf("reading %s: %w", describe(resource, namespace), err), Permanent: true}
+	failed := Explain("API server "+server, "reading "+describe(resource, namespace), err)
+	if apierrors.IsNotFound(err) && resource == clusterAPIs {
+		failed.Err = fmt.Errorf("CRD %s.%s not found", resource.Resource, resource.Group)
+		failed.NextStep = "capi-installer is not installed in this cluster, or its version is too old"
+	}
+	return failed
+}
+
+// Explain returns the error of a request with the action of the user. doing is a gerund and its object.
+func Explain(subject, doing string, err error) *AccessError {
+	failed := &AccessError{Subject: subject, Err: fmt.Errorf("%s: %w", doing, err), Permanent: true}
 	switch {
 	case apierrors.IsForbidden(err):
 		failed.NextStep = "this command needs the verbs get and list, as in ClusterRole cluster-reader of OpenShift, or view of other clusters"
 	case apierrors.IsUnauthorized(err):
 		failed.Err = errors.New("invalid credentials in the kubeconfig (Unauthorized)")
-		failed.NextStep = "log in again, or select another --kubeconfig or --context"
-	case apierrors.IsNotFound(err) && resource == clusterAPIs:
-		failed.Err = fmt.Errorf("CRD %s.%s not found", resource.Resource, resource.Group)
-		failed.NextStep = "capi-installer is not installed in this cluster, or its version is too old"
+		failed.NextStep = "log in again, or select another kubeconfig or context"
 	case certificate.IsRejected(err):
 		failed.NextStep = "the kubeconfig does not trust the certificate of the API server; get a current kubeconfig"
 	case isCredentialsError(err):
 		failed.NextStep = "log in again, or install the credential plugin of the kubeconfig"
 	default:
-		failed.Permanent = false
-		if !isAnswer(err) {
+		answer := apierrors.APIStatus(nil)
+		if failed.Permanent = errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError && !slices.Contains(retried, answer.Status().Code); answer == nil {
 			failed.NextStep = "check that the API server is running and that the kubeconfig is current"
 		}
 	}
@@ -78,8 +87,5 @@ func isCredentialsError(err error) bool {
 	return strings.Contains(err.Error(), "getting credentials: ")
 }
 
-// isAnswer reports whether the API server answered the request.
-func isAnswer(err error) bool {
-	answer := apierrors.APIStatus(nil)
-	return errors.As(err, &answer)
-}
+// retried are the codes of answers below 500 after which a retry helps.
+var retried = []int32{http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}

@@ -5,9 +5,6 @@ package installed
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,17 +56,17 @@ func (c *Cluster) Patch(ctx context.Context, patches []Patch, dryRun bool) error
 		if err == nil {
 			continue
 		}
-		kind, next := patch.Resource.GroupResource().String(), ""
+		kind := patch.Resource.GroupResource().String()
+		failed := Explain("API server "+c.config.Host, "patching "+kind+" "+patch.Name, err)
 		switch {
 		case apierrors.IsForbidden(err):
-			next = "this command needs the verb patch on " + kind
+			failed.NextStep = "this command needs the verb patch on " + kind
 		case apierrors.IsConflict(err):
-			next = "another user has changed the object at the same time; run the command again"
+			failed.NextStep = "another user has changed the object at the same time; run the command again"
 		case apierrors.IsNotFound(err):
-			next = "the installer creates the object at its first start; capi-manifests status shows whether it runs"
+			failed.NextStep = "the installer creates the object at its first start; capi-manifests status shows whether it runs"
 		}
-		answer := apierrors.APIStatus(nil)
-		return &AccessError{Subject: "API server " + c.config.Host, Permanent: errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError && !apierrors.IsConflict(err), Err: fmt.Errorf("patching %s %s: %w", kind, patch.Name, err), NextStep: next}
+		return failed
 	}
 	return nil
 }
