@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
@@ -61,12 +62,12 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	return divided.run(objects)
 }
 
-// IsManifests reports whether a path names a YAML file, such as the components.yaml
+// IsManifests reports whether a path names a YAML file with objects, such as the components.yaml
 // of a release.
 func IsManifests(path string) bool {
 	info, err := os.Stat(path)
 	extension := filepath.Ext(path)
-	return err == nil && info.Mode().IsRegular() && (extension == ".yaml" || extension == ".yml")
+	return err == nil && info.Mode().IsRegular() && (extension == ".yaml" || extension == ".yml") && !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(path))
 }
 
 // renderFile renders a kustomization in memory with a file as its only resource.
@@ -116,10 +117,10 @@ func render(files *textFiles, dir string) ([]*unstructured.Unstructured, error) 
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; of a repository, make a clone first", err)
 	}
 	if !info.IsDir() {
-		return &fs.PathError{Op: "open", Path: dir, Err: errors.New("neither a directory with a kustomization.yaml nor a YAML file")}
+		return &fs.PathError{Op: "open", Path: dir, Err: errors.New("neither a directory with a kustomization.yaml nor a YAML file with objects")}
 	}
 	return nil
 }

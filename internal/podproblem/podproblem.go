@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ func OfPods(pods []corev1.Pod, events []corev1.Event) (problem string, crashes b
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, pod := range newest {
-		if !pod.DeletionTimestamp.IsZero() {
+		if !pod.DeletionTimestamp.IsZero() || IsReady(pod, Ever) {
 			continue
 		}
 		if problem := cmp.Or(Of(pod), warning(pod, events), unready(pod)); problem != "" {
@@ -124,9 +125,6 @@ func crash(waiting *corev1.ContainerStateWaiting, last corev1.ContainerStateTerm
 
 // warning returns the newest warning about a pod, such as a Secret that a volume needs or a failing probe.
 func warning(pod corev1.Pod, events []corev1.Event) string {
-	if isReady(pod) {
-		return ""
-	}
 	last := newest(events, func(about corev1.ObjectReference) bool { return about.UID == pod.UID })
 	return withMessage(last.Reason, lastLine(last.Message))
 }
@@ -155,11 +153,15 @@ func unready(pod corev1.Pod) string {
 	return "container " + strings.Join(names, ", ") + ": runs, but its probe has not succeeded yet"
 }
 
-func isReady(pod corev1.Pod) bool {
+// IsReady reports whether a pod is ready, since a time at the latest.
+func IsReady(pod corev1.Pod, since time.Time) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && !condition.LastTransitionTime.After(since)
 	})
 }
+
+// Ever is later than the clock of any machine.
+var Ever = time.Unix(1<<40, 0)
 
 // maxMessage limits a message, in bytes: it becomes a part of a condition.
 const maxMessage = 300

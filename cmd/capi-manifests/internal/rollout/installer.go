@@ -75,14 +75,13 @@ func processOf(objects InstallerObjects, now time.Time) Process {
 		return process
 	}
 	problem := problemOf(objects, now)
-	switch ready := slices.ContainsFunc(objects.Pods, isReady); {
+	switch ready := objects.ready(podproblem.Ever); {
 	case ready && !isCurrent(objects.Deployment):
 		process.State, process.Cause = Starting, strings.TrimSuffix("the pods of Deployment "+objects.name()+" are being replaced: "+problem, ": ")
 	case ready && held:
 	case ready:
 		process.State, process.Cause = Starting, "no process holds Lease "+objects.name()
-		late := func(pod corev1.Pod) bool { return isReadyAt(pod, now.Add(-startLimit)) }
-		if expired := process.Renewed.Add(leaseDuration(objects.Lease)); now.After(expired.Add(startLimit)) && slices.ContainsFunc(objects.Pods, late) {
+		if expired := process.Renewed.Add(leaseDuration(objects.Lease)); now.After(expired.Add(startLimit)) && objects.ready(now.Add(-startLimit)) {
 			process.State, process.Action = Stopped, fmt.Sprintf("Read why no process acquires the Lease: kubectl logs deployment/%s -n %s", InstallerName, objects.Namespace)
 		}
 	case problem != "":
@@ -148,16 +147,9 @@ func starts(pod corev1.Pod, now time.Time) bool {
 	})
 }
 
-func isReady(pod corev1.Pod) bool { return isReadyAt(pod, distantFuture) }
-
-// distantFuture is later than the clock of any machine.
-var distantFuture = time.Unix(1<<40, 0)
-
-// isReadyAt reports whether a pod is ready, and was at a time.
-func isReadyAt(pod corev1.Pod, at time.Time) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && !condition.LastTransitionTime.After(at)
-	})
+// ready reports whether a pod is ready, since a time at the latest.
+func (o InstallerObjects) ready(since time.Time) bool {
+	return slices.ContainsFunc(o.Pods, func(pod corev1.Pod) bool { return podproblem.IsReady(pod, since) })
 }
 
 // name is the name of the Deployment with its namespace.
