@@ -157,8 +157,8 @@ func (r *ReleaseFiles) read(name string) *Bundle {
 	target := cmp.Or(b.Target(), b.ownNamespace())
 	for _, o := range b.Objects {
 		if !b.ClusterScoped(o) {
-			o.Namespace = cmp.Or(target, o.Namespace)
 			b.move(o.At("metadata", "namespace"), target)
+			o.Namespace = cmp.Or(target, o.Namespace)
 		}
 		for _, subject := range o.At("subjects").Items() {
 			b.move(subject.At("namespace"), target)

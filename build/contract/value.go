@@ -103,7 +103,7 @@ func (v Value) field(name string) Value {
 	if v.Node == nil || v.Node.Kind != yaml.MappingNode {
 		return missing
 	}
-	for i := 0; i+1 < len(v.Node.Content); i += 2 {
+	for i := len(v.Node.Content) - 2; i >= 0; i -= 2 { // parsers use the last of two equal keys
 		if v.Node.Content[i].Value == name {
 			return v.child(v.Node.Content[i+1], missing.Path)
 		}

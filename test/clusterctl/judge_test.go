@@ -61,6 +61,8 @@ func TestClusterctl_JudgesReleases(t *testing.T) {
 		"SpacesInVariable":     {old: "labels: {app: manager}", new: "labels: {app: manager, feature: \"${ FEATURE }\"}"},
 		"InvalidVariable":      {old: "labels: {app: manager}", new: "labels: {app: manager, feature: \"${FEATURE\"}"},
 		"TwoNamespaces":        {old: "kind: ServiceAccount", new: "kind: Namespace"},
+		"OtherNamespace":       {old: "kind: ServiceAccount\nmetadata: {name: manager, namespace: example-system", new: "kind: ServiceAccount\nmetadata: {name: manager, namespace: other"},
+		"DuplicateKey":         {old: "kind: ServiceAccount", new: "kind: Namespace\nkind: ServiceAccount"},
 		"InvalidYAML":          {old: "kind: ServiceAccount", new: "kind: ["},
 		"MetadataVersion":      {metadata: strings.Replace(seriesOfExample, "v1alpha3", "v1", 1)},
 		"MetadataKind":         {metadata: strings.Replace(seriesOfExample, "kind: Metadata", "kind: Meta", 1)},

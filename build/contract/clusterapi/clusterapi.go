@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -128,17 +129,17 @@ func Create(object, class []byte) (causes []metav1.StatusCause) {
 	return causes
 }
 
-// Complete returns an object, given as JSON, as the webhooks leave it before the API server validates it: with their defaults and, in an older
-// version, with the empty fields that encoding in Go adds. It returns nil for a kind without defaults, and for an object that cannot be
-// decoded. class is as for Create.
+// Complete returns an object, given as JSON, as the webhooks leave it before the API server validates it: with their defaults, and with the
+// empty fields that encoding in Go adds. It returns nil for an object that they leave as it is, and for an object that cannot be decoded. class
+// is as for Create.
 func Complete(object, class []byte) map[string]any {
 	hooks, given, newest, err := decode(object)
 	if err != nil || hooks.setDefaults == nil {
 		return nil
 	}
-	ctx := creation(class)
+	ctx, before := creation(class), newest.DeepCopyObject()
 	_ = hooks.setDefaults(ctx, newest) // Create returns the reason
-	if given != newest && hooks.converter.ConvertObject(ctx, newest, given) != nil {
+	if reflect.DeepEqual(before, newest) || given != newest && hooks.converter.ConvertObject(ctx, newest, given) != nil {
 		return nil
 	}
 	completed, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(given)

@@ -73,6 +73,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
 	"k8s.io/kubernetes/pkg/registry/storage/storageclass"
+	"k8s.io/pod-security-admission/api"
 )
 
 // unresolved is never asked, because no authorizer asks for permissions to read parameters.
@@ -116,8 +117,8 @@ var strategies = map[string]map[string]rest.RESTCreateStrategy{
 
 // Create returns the reasons for which the API server rejects the creation of an object of a type of k8s.io/api. It changes the object.
 //
-// Admission plugins and webhooks, quotas and the permissions of the client are no part of the result. The API server answers a request
-// whose validation panics with an error; so does Create.
+// Admission plugins and webhooks, quotas and the permissions of the client are no part of the result, except the labels about pod security
+// of a Namespace. The API server answers a request whose validation panics with an error; so does Create.
 func Create(kind schema.GroupVersionKind, object runtime.Object) (errs field.ErrorList) {
 	strategy, known := strategies[kind.Group][kind.Kind]
 	if !known {
@@ -151,5 +152,10 @@ func Create(kind schema.GroupVersionKind, object runtime.Object) (errs field.Err
 	ctx := genericapirequest.WithNamespace(context.Background(), metadata.GetNamespace())
 	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{APIGroup: kind.Group, APIVersion: kind.Version})
 	strategy.PrepareForCreate(ctx, internal)
-	return rest.ValidateCreate(ctx, internal, strategy)
+	errs = rest.ValidateCreate(ctx, internal, strategy)
+	if _, is := internal.(*core.Namespace); is {
+		_, invalid := api.PolicyToEvaluate(metadata.GetLabels(), api.Policy{})
+		errs = append(errs, invalid...)
+	}
+	return errs
 }

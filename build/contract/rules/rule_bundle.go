@@ -56,14 +56,15 @@ var bundleRules = []contract.Rule{{
 	ID:       "bundle/yaml-strict",
 	Severity: contract.Error,
 	Source:   ours("Manifests"),
-	Why:      "A parser silently drops one of two equal keys, so the installer rejects the document.",
+	Why:      "A parser silently drops one of two equal keys, so the installer rejects the document. clusterctl uses the last key.",
 	Fix:      "Remove one of the keys.",
-	Check: eachObject(func(o *contract.Object) (findings contract.Findings) {
-		for value := range o.All() {
-			findings = append(findings, duplicateKeys(value)...)
+	Check: func(b *contract.Bundle) contract.Findings {
+		findings := each(b.Objects, duplicateKeys)
+		if b.Release != nil {
+			return findings.As(contract.Warning)
 		}
 		return findings
-	}),
+	},
 }, {
 	ID:       "bundle/no-lists",
 	Severity: contract.Warning,
@@ -218,13 +219,15 @@ func largerThan(limit int, message string) func(*contract.Object) contract.Findi
 // RuleOfYAML is the ID of the rule that manifests are valid YAML objects.
 const RuleOfYAML = "bundle/yaml-parse"
 
-func duplicateKeys(v contract.Value) (findings contract.Findings) {
-	seen := map[string]bool{}
-	for key, value := range v.Fields() {
-		if seen[key] {
-			findings = append(findings, value.Finding("duplicate key %q", key)...)
+func duplicateKeys(o *contract.Object) (findings contract.Findings) {
+	for mapping := range o.All() {
+		seen := map[string]bool{}
+		for key, value := range mapping.Fields() {
+			if seen[key] {
+				findings = append(findings, value.Finding("duplicate key %q", key)...)
+			}
+			seen[key] = true
 		}
-		seen[key] = true
 	}
 	return findings
 }

@@ -242,8 +242,9 @@ var clusterctlRules = []contract.Rule{{
 }, {
 	ID:       "clusterctl/variables-legacy-space",
 	Severity: contract.Warning,
+	Only:     contract.FormBundle,
 	Source:   clusterctl("Variables"),
-	Why:      "Only old versions of clusterctl accept spaces in ${ NAME }. The installer does not replace such an expression.",
+	Why:      "clusterctl accepts spaces in ${ NAME }. The installer does not replace such an expression.",
 	Fix:      "Write ${NAME}.",
 	Check: eachVariableLine(func(line string) string {
 		if legacy := contract.LegacyVariable.FindString(line); legacy != "" {
@@ -253,20 +254,12 @@ var clusterctlRules = []contract.Rule{{
 	}),
 }, {
 	ID:       "clusterctl/template-file-name",
-	Severity: contract.Error,
+	Severity: contract.Warning,
 	Only:     contract.FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
 	Why:      "clusterctl finds templates only by their names: cluster-template.yaml, cluster-template-<flavor>.yaml and clusterclass-<name>.yaml. It ignores a template in another file.",
 	Fix:      "Rename the file.",
 	Check:    checkTemplateFileNames,
-}, {
-	ID:       "clusterctl/clusterclass-reference-namespace",
-	Severity: contract.Warning,
-	Only:     contract.FormRelease,
-	Source:   clusterctl("ClusterClass definitions: target namespace"),
-	Why:      "A ClusterClass is used in any namespace, and clusterctl does not set the namespace in references. A reference with a namespace names templates that do not exist elsewhere.",
-	Fix:      "Remove the namespace from the reference.",
-	Check:    eachTemplateFile(contract.ClusterClassFile, checkClusterClassReferences),
 }}
 
 // fewObjects is the largest number of objects whose labels were forgotten one by one. More have one cause, and one
@@ -396,21 +389,6 @@ func checkTemplateFileNames(b *contract.Bundle) (findings contract.Findings) {
 			if o.Kind.Group == contract.CoreGroup && o.Kind.Kind == "Cluster" || strings.HasPrefix(name, contract.ClusterTemplate) {
 				findings = append(findings, releaseFinding(name, "clusterctl ignores the template: the file is neither cluster-template.yaml, cluster-template-<flavor>.yaml nor clusterclass-<name>.yaml")...)
 				break
-			}
-		}
-	}
-	return findings
-}
-
-// checkClusterClassReferences finds namespaces in the references of ClusterClasses: mappings with kind and name.
-func checkClusterClassReferences(t *contract.Template) (findings contract.Findings) {
-	for _, o := range t.Objects {
-		if o.Kind.Kind != "ClusterClass" {
-			continue
-		}
-		for value := range o.At("spec").All() {
-			if namespace := value.At("namespace"); namespace.Exists() && value.At("kind").Exists() && value.At("name").Exists() {
-				findings = append(findings, namespace.Finding("the reference to %s %s has a namespace", value.At("kind").Text(), value.At("name").Text())...)
 			}
 		}
 	}

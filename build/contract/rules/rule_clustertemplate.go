@@ -92,9 +92,7 @@ func checkTemplateUnique(t *contract.Template) (findings contract.Findings) {
 			findings = append(findings, o.Finding("the template already has the object")...)
 		}
 		seen[o.Identity()] = true
-		for value := range o.All() {
-			findings = append(findings, duplicateKeys(value)...)
-		}
+		findings = append(findings, duplicateKeys(o)...)
 	}
 	return findings
 }
