@@ -263,13 +263,13 @@ func apiFaults() (all []disturbance) {
 		{"500 at writes", faults.Writes, faults.Fault{Status: http.StatusInternalServerError}, false},
 		{"503 at writes", faults.Writes, faults.Fault{Status: http.StatusServiceUnavailable}, false},
 		{"504 at writes", faults.Writes, faults.Fault{Status: http.StatusGatewayTimeout}, false},
-		{"403 at writes", faults.Writes, faults.Fault{Status: http.StatusForbidden}, true}, // an uninstall reports a missing permission at once
+		{"403 at writes", faults.Writes, faults.Fault{Status: http.StatusForbidden}, true}, // an uninstall reports a missing permission at once, also below
 		{"413 at writes", faults.Writes, faults.Fault{Status: http.StatusRequestEntityTooLarge}, true},
 		{"422 at writes", faults.Writes, faults.Fault{Status: http.StatusUnprocessableEntity}, true},
 		{"504 after writes", faults.Writes, faults.Fault{Status: http.StatusGatewayTimeout, Late: true}, false},
 		{"reset before writes", faults.Writes, faults.Fault{Reset: true}, false},
 		{"reset after writes", faults.Writes, faults.Fault{Lose: true}, false},
-		{"403 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusForbidden}, false},
+		{"403 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusForbidden}, true},
 		{"429 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Second}, false},
 		{"500 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusInternalServerError}, false},
 		{"504 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusGatewayTimeout}, false},
