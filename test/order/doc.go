@@ -37,7 +37,7 @@
 //	snapshot-from-cache (informers, restart)                40
 //	adopted-deployment-stopped (removal of a version)       34
 //	storage-switched-before-pods (kubelet)                  10
-//	foreign-fields-stay (another manager writes the CA)      7
+//	foreign-fields-stay (another manager writes the CA)      8
 //	stored-version-dropped (clients of the old version)      7
 //	structure-kept (foreign manager)                         7
 //	released-before-ready (kubelet)                          6
@@ -55,8 +55,8 @@
 //	hold-decided-on-cache (informers, kubelet)               1
 //
 // It does not find in forty schedules of this or an earlier generator: apply-creates-deleted-object, configmaps-from-cache,
-// crd-deleted-without-policy, current-version-reverts-storage, deleted-object-installed, fields-of-a-create-stay, foreign-configmap-replaced,
-// late-write-stays, managers-run-during-uninstall (no Deployment has pods), owners-of-dropped-versions, removal-decided-on-cache,
+// crd-deleted-without-policy, crds-shrink-before-pods, current-version-reverts-storage, deleted-object-installed, fields-of-a-create-stay, foreign-configmap-replaced,
+// late-owners-lost, late-write-stays, managers-run-during-uninstall (no Deployment has pods), owners-of-dropped-versions, removal-decided-on-cache,
 // restore-before-apply (TestReplays finds it), retained-crd-not-migrated (as well), teardown-forgets-unmanaged. The others were not tried.
 //
 // # Cost
