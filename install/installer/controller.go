@@ -26,6 +26,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -66,7 +67,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if s.Uninstalling() {
 		return r.uninstall(ctx, s)
 	}
-	if err := r.hold(ctx, s.Cluster); err != nil {
+	if err := r.hold(ctx, s.Cluster); apierrors.IsConflict(err) { // the object has changed since it was read
+		return reconcile.Result{}, err
+	} else if err != nil {
 		return r.report(ctx, s.Cluster, status.Outcome{Reason: reason.ApplyFailed, Err: err}, "")
 	}
 	outcome, current := r.install(ctx, s)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -39,29 +38,21 @@ func (r *Reconciler) hold(ctx context.Context, cluster *v1alpha1.ClusterAPI) err
 	if len(cluster.Status.Versions) == 0 || controllerutil.ContainsFinalizer(cluster, v1alpha1.UninstallFinalizer) {
 		return nil
 	}
-	return setFinalizer(ctx, r.Client, r.Live, cluster, controllerutil.AddFinalizer)
+	return setFinalizer(ctx, r.Client, cluster, controllerutil.AddFinalizer)
 }
 
-// setFinalizer adds or removes the finalizer of the ClusterAPI object with change. It updates the metadata of cluster.
-func setFinalizer(ctx context.Context, writer client.Writer, live client.Reader, cluster *v1alpha1.ClusterAPI, change func(client.Object, string) bool) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		read := &v1alpha1.ClusterAPI{}
-		if err := live.Get(ctx, client.ObjectKeyFromObject(cluster), read); err != nil {
-			return err
-		}
-		patch := client.MergeFromWithOptions(read.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		if !change(read, v1alpha1.UninstallFinalizer) {
-			return nil
-		}
-		if err := writer.Patch(ctx, read, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
-			return err
-		}
-		cluster.Finalizers, cluster.ResourceVersion = read.Finalizers, read.ResourceVersion
+// setFinalizer adds or removes the finalizer of the ClusterAPI object with change, if the object has not changed since it was read: a report over
+// it would take back the status that the version controller has written since. It updates the metadata of cluster.
+func setFinalizer(ctx context.Context, writer client.Writer, cluster *v1alpha1.ClusterAPI, change func(client.Object, string) bool) error {
+	changed := cluster.DeepCopy()
+	if !change(changed, v1alpha1.UninstallFinalizer) {
 		return nil
-	})
-	if err != nil {
+	}
+	patch := client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{})
+	if err := writer.Patch(ctx, changed, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("writing finalizer %s of ClusterAPI %q: %w", v1alpha1.UninstallFinalizer, cluster.Name, err)
 	}
+	cluster.Finalizers, cluster.ResourceVersion = changed.Finalizers, changed.ResourceVersion
 	return nil
 }
 
@@ -87,7 +78,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 		if err := r.Client.Delete(ctx, record); client.IgnoreNotFound(err) != nil { // the garbage collector keeps it if the CRD is deleted soon
 			return reconcile.Result{}, fmt.Errorf("deleting the history: %w", err)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(setFinalizer(ctx, r.Client, r.Live, s.Cluster, controllerutil.RemoveFinalizer))
+		return reconcile.Result{}, client.IgnoreNotFound(setFinalizer(ctx, r.Client, s.Cluster, controllerutil.RemoveFinalizer))
 	case len(remaining) > 0:
 		outcome.Reason, outcome.Message = reason.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
 	case s.Cluster.Name != "":

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
@@ -42,5 +45,30 @@ func TestLimitUninstall(t *testing.T) {
 		if outcome.Reason != test.want || outcome.Recheck != test.recheck || !strings.Contains(outcome.Message, "waiting for ConfigMap x") {
 			t.Errorf("%s: got %s, %q, next in %s; want %s in %s", name, outcome.Reason, outcome.Message, outcome.Recheck, test.want, test.recheck)
 		}
+	}
+}
+
+// The report that follows would take back a status that was written after the read.
+func TestHold_OfTheObjectAsRead(t *testing.T) {
+	read := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
+	read.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1"}}
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(read).WithStatusSubresource(read).Build()
+	r := &Reconciler{Client: live, Live: live}
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(read), read); err != nil {
+		t.Fatal(err)
+	}
+	changed := read.DeepCopy()
+	changed.Status.DesiredVersion = "4.22.0-2"
+	if err := live.Status().Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.hold(t.Context(), read); !apierrors.IsConflict(err) || len(read.Finalizers) > 0 {
+		t.Errorf("finalizers %v: %v, want a conflict", read.Finalizers, err)
+	}
+	if err := r.hold(t.Context(), changed); err != nil || len(changed.Finalizers) != 1 {
+		t.Errorf("finalizers %v: %v", changed.Finalizers, err)
+	}
+	if err := live.Status().Update(t.Context(), changed); err != nil {
+		t.Errorf("the status cannot be written after the finalizer: %v", err)
 	}
 }
