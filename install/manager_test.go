@@ -316,6 +316,38 @@ func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 	})
 }
 
+// While a newer version is rolled out, the current one adopts no CRD: instances can be stored in a version that only the newer one has.
+func TestCollision_ReplacedVersionAdoptsNoCRD(t *testing.T) {
+	h := newInstallation(t, core(), aws(versioned("v1")))
+	theirs := &corev1.ConfigMap{}
+	theirs.Namespace, theirs.Name = namespace, "theirs"
+	h.must(h.Create(t.Context(), theirs))
+	h.release(core(configMap("theirs", "ours")), aws(versioned("v1", "v2")))
+	h.reports("InstallerDegraded", "Collision", "ConfigMap openshift-cluster-api/theirs")
+	h.unmanaged(machines)
+	h.eventually("the CRD is released", func() error {
+		if found := ownershipMetadata(h.object(crdKind, "", machines)); found != nil {
+			return fmt.Errorf("it has the metadata %v", found)
+		}
+		return nil
+	})
+	released := h.object(crdKind, "", machines)
+	released.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
+	h.must(h.Update(t.Context(), released))
+	h.unmanaged()
+	h.reports("InstallerDegraded", "Collision", "ConfigMap openshift-cluster-api/theirs")
+	h.rest()
+	if adopted := h.object(crdKind, "", machines); adopted.GetLabels() != nil {
+		t.Errorf("the replaced version has adopted the CRD: %v", adopted.GetAnnotations())
+	}
+	theirs.Annotations = map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
+	h.must(h.Update(t.Context(), theirs))
+	h.settled("4.22.0-4")
+	if adopted := h.object(crdKind, "", machines); len(ownershipMetadata(adopted)) == 0 || adopted.GetAnnotations()[v1alpha1.AdoptAnnotation] != "" {
+		t.Errorf("the CRD is not adopted: %v", adopted.GetAnnotations())
+	}
+}
+
 // Another controller writes an object as long as its annotation tells it to. So an adopted object loses the annotation before the objects of the
 // next phase are adopted, not at the end of all adoptions.
 func TestCollision_AdoptedObjectLosesInstructionsAtOnce(t *testing.T) {

@@ -171,7 +171,11 @@ func (r *Applier) applyAndAdopt(ctx context.Context, s state, a attempt, now tim
 	}
 	for {
 		a.result, a.err = r.Engine.Apply(ctx, rev, how)
-		decision, err := r.Adopter.Decide(ctx, a.result.Collisions(), a.former)
+		collisions := a.result.Collisions()
+		if how.Replaced { // the desired version adopts CRDs: instances can be stored in a version that only it has
+			collisions = slices.DeleteFunc(collisions, func(o engine.Object) bool { return o.GroupKind == object.CustomResourceDefinition })
+		}
+		decision, err := r.Adopter.Decide(ctx, collisions, a.former)
 		a.refused, a.taken = decision.Refused, append(a.taken, decision.Taken...)
 		if err != nil {
 			a.err = errors.Join(a.err, err)
