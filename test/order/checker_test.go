@@ -252,7 +252,8 @@ func (c *checker) rollout(w *world, process *process, sent, live *unstructured.U
 			kind, name, _ := strings.Cut(key, " ")
 			unmanaged := slices.Contains(desired.UnmanagedCRDs, name) || slices.Contains(read.Spec.UnmanagedCRDs, name)
 			unchanged := current != nil && w.component(current, key) >= 0 && ownerOf(current, w.component(current, key)) == ownerOf(desired, i)
-			if unmanaged || unchanged || i == at && (kind != "CustomResourceDefinition" || kind == sent.GetKind()) { // a failure stops no other object of its phase
+			waits := kind != "CustomResourceDefinition" || kind == sent.GetKind() || c.shrinks(w, w.releases.manifest(string(desired.Components[i].Image), key), controller(sent))
+			if unmanaged || unchanged || i == at && waits { // a failure stops no other object of its phase
 				continue
 			}
 			if err := c.complete(w, key, ownerOf(desired, i), i < at); err != nil {
@@ -261,6 +262,12 @@ func (c *checker) rollout(w *world, process *process, sent, live *unstructured.U
 		}
 	}
 	return nil
+}
+
+// shrinks reports whether a CRD that loses a version waits for the pods: no webhooks of an older version admit what its component serves.
+func (c *checker) shrinks(w *world, manifest *unstructured.Unstructured, owner string) bool {
+	crd, webhook := w.installed()["CustomResourceDefinition "+manifest.GetName()], w.installed()["ValidatingWebhookConfiguration machines"]
+	return crd != nil && len(object.CRDVersions(crd)) > len(object.CRDVersions(manifest)) && (webhook == nil || controller(webhook) == owner || c.touched["machines"] != nil)
 }
 
 // release checks a write against the versions that the installer has read.
@@ -423,6 +430,7 @@ var explained = map[string][]reason.Reason{
 	"theirs-crd":       {reason.Collision},
 	"uninstall":        {reason.UninstallBlocked},
 	"unmanage":         {reason.CheckerAbsent, reason.Incompatible},
+	"manage":           {reason.Collision},                             // the CRD was released, and the next version is not in the status
 	"override":         {reason.ComponentMissing, reason.RenderFailed}, // two components of different releases can have the same object
 	"not-ready":        {reason.ProgressDeadlineExceeded},
 }
@@ -438,6 +446,9 @@ func (c *checker) status(w *world, r *request, body []byte, was *unstructured.Un
 		for _, one := range explained[action] {
 			allowed[one] = true
 		}
+	}
+	if r.actor == "installer" && cluster.Status.DesiredVersion != before.Status.DesiredVersion {
+		return fmt.Errorf("the installer changes the desired version from %s to %s", before.Status.DesiredVersion, cluster.Status.DesiredVersion)
 	}
 	read, began := c.read[reader{r.process, r.actor}].cluster, c.read[reader{r.process, r.actor}].began
 	for _, version := range cluster.Status.Versions {

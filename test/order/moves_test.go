@@ -112,10 +112,11 @@ type fault struct {
 
 var codes = []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout, http.StatusConflict, http.StatusForbidden}
 
-// failure is an answer that the API server gives in trouble; the first four also to a read.
+// failure is an answer that the API server gives in trouble; the first four also to a read. A conflict needs a newer object, whose event causes the
+// next reconcile of the ClusterOperator.
 func failure(r *request, m move) result {
 	possible := codes
-	if !r.writes() {
+	if !r.writes() || r.actor == "clusteroperator" {
 		possible = codes[:4]
 	}
 	code := possible[m.Arg%uint32(len(possible))]

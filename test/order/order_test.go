@@ -221,12 +221,14 @@ func TestKeep(t *testing.T) {
 func TestReplays(t *testing.T) {
 	b := newBench(t)
 	for _, text := range []string{
-		"from 1 to 2 install false; 8 uninstall 0",                 // a retained CRD with a stored version that the release lacks was never migrated
-		"from 0 to 2 install false; 11 restore-by-apply 5700",      // a restore between the change of field managers and the apply kept a field
-		"from 1 to 0 install false; 29 crash-late 4684",            // the permission that a former leader created late stayed
-		"from 2 to 0 install false; -1 ignore 4685",                // a field that a drift policy had left during an upgrade was reported as an external change
-		"from 0 to 1 install false; 61 override 2715; 70 edit 809", // a version was complete while pods of an unchanged component started
-		"from 3 to 2 install false; 43 uninstall 3095",             // an uninstall removed objects of a version while the managers of the next version ran
+		"from 1 to 2 install false; 8 uninstall 0",                           // a retained CRD with a stored version that the release lacks was never migrated
+		"from 0 to 2 install false; 11 restore-by-apply 5700",                // a restore between the change of field managers and the apply kept a field
+		"from 1 to 0 install false; 29 crash-late 4684",                      // the permission that a former leader created late stayed
+		"from 2 to 0 install false; -1 ignore 4685",                          // a field that a drift policy had left during an upgrade was reported as an external change
+		"from 0 to 1 install false; 61 override 2715; 70 edit 809",           // a version was complete while pods of an unchanged component started
+		"from 0 to 1 install false; 34 theirs-secret 4812; 51 unmanage 1543", // the replaced version adopted a CRD whose instances were stored in a version that it lacks
+		"from 0 to 0 install true; 7 override 5943; 7 crash-after 1290",      // the finalizer was written over a newer status, and the report after it could take that back
+		"from 3 to 2 install false; 43 uninstall 3095",                       // an uninstall removed objects of a version while the managers of the next version ran
 	} {
 		s, err := parseSchedule(text)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -62,6 +64,16 @@ func (r *releases) add(providers ...extractor.Bundle) {
 		}
 	}
 	r.objects = append(r.objects, objects)
+}
+
+// manifest returns an object of a component.
+func (r *releases) manifest(reference, key string) *unstructured.Unstructured {
+	for i, images := range r.images {
+		if slices.Contains(slices.Collect(maps.Values(images)), reference) {
+			return r.objects[i][key]
+		}
+	}
+	return nil
 }
 
 func provider(name string, kind extractor.ProviderType, platform string, manifests ...string) extractor.Bundle {
