@@ -68,6 +68,8 @@ type step struct {
 	opts   []types.ObjectReconcileOption
 	// plan is the planned action, nil if the object could not be planned.
 	plan *plan
+	// failed is set if planning failed.
+	failed bool
 }
 
 // Reconcile takes one step for each object of the phase, in order. The given
@@ -106,6 +108,8 @@ func (e *PhaseEngine) steps(
 		}
 		if plan, err := e.planner.plan(ctx, revision, object, steps[i].opts...); err == nil {
 			steps[i].plan = plan
+		} else {
+			steps[i].failed = true
 		}
 	}
 	prerequisitesOf(steps).mark(steps)
@@ -140,11 +144,13 @@ func (e *PhaseEngine) validate(
 // dryRuns returns the dry run requests of a phase. The dry run of an object that is
 // going to be written sends the same content as the write. An object whose
 // namespace or kind is created by the same phase is skipped, because the API server
-// cannot check it yet.
+// cannot check it yet, and so is an object that could not be planned: the dry run
+// would judge an object that was not prepared for the write.
 func dryRuns(steps []step, selected func(*plan) bool) map[types.ObjectRef]dryrun.Request {
 	requests := make(map[types.ObjectRef]dryrun.Request, len(steps))
 	for _, step := range steps {
 		if step.plan == nil {
+			requests[types.ToObjectRef(step.object)] = dryrun.Request{Skip: step.failed}
 			continue
 		}
 		request := dryrun.Request{

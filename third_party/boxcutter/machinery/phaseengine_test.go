@@ -303,6 +303,30 @@ func TestPhaseReconcile_DryRunsOfWrites(t *testing.T) {
 	}
 }
 
+// readerWithout is a reader that fails for one name.
+type readerWithout struct {
+	client.Reader
+	name string
+}
+
+func (r readerWithout) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if key.Name == r.name {
+		return errFailing
+	}
+	return r.Reader.Get(ctx, key, obj, opts...)
+}
+
+// The API server could reject the dry run of an object that a reader prepares for the write.
+func TestPhaseReconcile_NoDryRunWithoutARead(t *testing.T) {
+	c := newCluster(t)
+	engine := machinery.NewPhaseEngine(c.engineReading(readerWithout{c.Client, "b"}, nil), validation.NewClusterPhaseValidator(meta.NewDefaultRESTMapper(nil), c))
+	result, err := engine.Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "a", "b")), types.WithAggregatePhaseReconcileErrors())
+	if !errors.Is(err, errFailing) || result.GetValidationError() != nil {
+		t.Errorf("got %v, %v", result.GetValidationError(), err)
+	}
+	equal(t, "requests", []string{"dry force", "dry create", "create"}, c.took())
+}
+
 // failing is an object engine of a program whose errors do not name the object.
 type failing struct{ *machinery.ObjectEngine }
 
