@@ -149,7 +149,7 @@ func released(o engine.Object, manifest *unstructured.Unstructured) map[string]a
 			annotations[instruction.Name] = nil
 		}
 	}
-	metadata := map[string]any{"annotations": annotations}
+	metadata := map[string]any{"annotations": annotations, "uid": o.UID} // not of another object with the name
 	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}

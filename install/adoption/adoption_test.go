@@ -168,7 +168,7 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	adopter := &Adopter{Writer: patchWriter(func(o client.Object, patch client.Patch) error {
 		patched = append(patched, o.GetName())
 		if o.GetName() == "adopted" {
-			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null},"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`
+			const want = `{"metadata":{"annotations":{"capi-operator.openshift.io/adopt-existing":null,"cert-manager.io/inject-ca-from":null},"labels":{"kustomize.toolkit.fluxcd.io/name":null},"uid":"x"}}`
 			if got, err := patch.Data(o); err != nil || string(got) != want {
 				t.Errorf("patch is %s, %v; want %s", got, err, want)
 			}
@@ -177,7 +177,7 @@ func TestFinish_OfAdoptedObjects(t *testing.T) {
 	})}
 	adoptable := func(name string, action engine.Action, owner string) engine.Object {
 		out := found(action, settings(name))
-		out.Adoptable, out.Owner = name != "not annotated", engine.VersionOwner(owner)
+		out.Adoptable, out.Owner, out.UID = name != "not annotated", engine.VersionOwner(owner), "x"
 		out.Instructions = []engine.Instruction{
 			{Name: "cert-manager.io/inject-ca-from"}, {Name: "argocd.argoproj.io/tracking-id"},
 			{Name: "kustomize.toolkit.fluxcd.io/name", Label: true}, {Name: "kapp.k14s.io/app", Label: true},
@@ -209,12 +209,12 @@ func TestFinish_RemovesOwnerReferences(t *testing.T) {
 		return err
 	})}
 	owned := found(engine.Idle, settings("owned"))
-	owned.Adoptable, owned.Referenced, owned.Owner = true, true, engine.VersionOwner("4.22.0-1")
+	owned.Adoptable, owned.Referenced, owned.Owner, owned.UID = true, true, engine.VersionOwner("4.22.0-1"), "x"
 	rev := engine.Revision{Name: "4.22.0-1", Phases: []revision.Phase{{Name: "core", Part: revision.Part{Owner: "4.22.0-1"}}}}
 	if err := adopter.Finish(t.Context(), rev, engine.Result{Phases: []engine.Phase{{Objects: []engine.Object{owned}}}}); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"metadata":{"annotations":{"` + v1alpha1.AdoptAnnotation + `":null},"ownerReferences":null}}`; sent != want {
+	if want := `{"metadata":{"annotations":{"` + v1alpha1.AdoptAnnotation + `":null},"ownerReferences":null,"uid":"x"}}`; sent != want {
 		t.Errorf("patch is %s, want %s", sent, want)
 	}
 }
