@@ -228,6 +228,8 @@ func TestReplays(t *testing.T) {
 		"from 0 to 1 install false; 61 override 2715; 70 edit 809",           // a version was complete while pods of an unchanged component started
 		"from 0 to 1 install false; 34 theirs-secret 4812; 51 unmanage 1543", // the replaced version adopted a CRD whose instances were stored in a version that it lacks
 		"from 0 to 0 install true; 7 override 5943; 7 crash-after 1290",      // the finalizer was written over a newer status, and the report after it could take that back
+		"from 2 to 1 install false; 62 meddle 4268; 97 delay 4934",           // an object was reported as rejected, because the dry run came before a change of field managers that had to be repeated
+		"from 3 to 1 install false; 87 adopt 2096; 88 theirs-configmap 792",  // the annotation of an adoption was removed from another object with the name
 		"from 3 to 2 install false; 43 uninstall 3095",                       // an uninstall removed objects of a version while the managers of the next version ran
 	} {
 		s, err := parseSchedule(text)
