@@ -107,7 +107,7 @@ func (c *cycle) rewriteImages() {
 	c.must(err)
 	text := strings.TrimRight(string(content), " ")
 	for i := range 100 {
-		c.write(text + strings.Repeat(" ", i%2))
+		c.write(text + strings.Repeat(" ", (i+1)%2)) // at last the first content: its digest is in the status
 	}
 }
 
