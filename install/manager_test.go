@@ -316,7 +316,7 @@ func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 	})
 }
 
-// While a newer version is rolled out, the current one adopts no CRD: instances can be stored in a version that only the newer one has.
+// While a newer version is rolled out, the current version adopts no CRD: instances can be stored in an API version that only the newer version has.
 func TestCollision_ReplacedVersionAdoptsNoCRD(t *testing.T) {
 	h := newInstallation(t, core(), aws(versioned("v1")))
 	theirs := &corev1.ConfigMap{}

@@ -30,7 +30,7 @@ exec sh -e prepare.sh
 const prepare = `kubectl create configmap cluster-api-installer-images --namespace capi-installer-system --from-file=images.json --from-literal=release-version=1.0.0 --from-literal=platform=AWS --dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -
 `
 
-// TestPrivateRegistries_CommandsWork runs the commands of docs/registries.md up to the policies; the one for OpenShift last, with its CRDs and kubectl as oc. The sections are
+// TestPrivateRegistries_CommandsWork runs the commands of docs/registries.md up to the policies; the commands for OpenShift last, with its CRDs and kubectl as oc. The sections are
 // alternatives: each begins without ConfigMap capi-installer-registries.
 func TestPrivateRegistries_CommandsWork(t *testing.T) {
 	cluster, dir, path := controlplane.Fresh(t), t.TempDir(), t.TempDir()

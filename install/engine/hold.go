@@ -129,7 +129,7 @@ func (h holder) older(ctx context.Context, owner string, desired *unstructured.U
 	return actual, nil
 }
 
-// shrink reports whether CRDs in the cluster serve all versions of the component and more, which its webhooks admitted: those of an older version no
+// shrink reports whether CRDs in the cluster serve all versions of the component and more, which its webhooks admitted: webhooks of an older version no
 // longer match without the other versions, or this version has taken them over. A component with an instance does not shrink: if the old pods have ended,
 // nothing answers the webhooks until they switch.
 func (h holder) shrink(ctx context.Context) (bool, error) {

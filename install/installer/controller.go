@@ -150,7 +150,7 @@ type versionResult struct {
 	phases []v1alpha1.Phase
 	// inherited are the phases of the version that the current version maintains.
 	inherited []revision.Phase
-	// complete is set when every object of the version exists and is ready, without those of inherited phases.
+	// complete is set when every object of the version exists and is ready, except the objects of inherited phases.
 	complete bool
 	// available reports whether the version was complete before and its objects are
 	// still available; nil if unknown.

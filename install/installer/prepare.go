@@ -24,7 +24,8 @@ import (
 // The managers of a provider elect a leader with a Lease in their own namespace. So a Deployment that a version moves to another namespace is
 // deleted first: otherwise the managers in both namespaces would work on the same objects until the former version is removed.
 
-// prepare prepares the cluster for a phase; released is set if the pods of its component are ready. It returns the Deployments that the phase has in another namespace.
+// prepare prepares the cluster for a phase; released is set if the pods of its component are ready. It returns the
+// Deployments that the phase has in another namespace.
 func (t trial) prepare(ctx context.Context, phase revision.Phase, released bool) (moved []object.Identity, err error) {
 	existing := slices.DeleteFunc(slices.Clone(phase.Objects), func(obj *unstructured.Unstructured) bool {
 		return t.passed.created.Has(object.IdentityOf(obj))

@@ -186,7 +186,7 @@ func TestPlan_WithoutParts(t *testing.T) {
 	if diff := cmp.Diff(all.phases(), result.phases); diff != "" || !result.complete || result.outcome.Message != "" {
 		t.Errorf("complete: %t, %+v, phases (-maintained +rolled out):\n%s", result.complete, result.outcome, diff)
 	}
-	// The version is not complete while the current one waits for an inherited phase.
+	// The version is not complete while the current version waits for an inherited phase.
 	maintained.phases[0].State = v1alpha1.PhaseProgressing
 	if result := rolledOut.inheriting(maintained); result.complete || result.outcome.Message != maintained.outcome.Message {
 		t.Errorf("with a phase in progress: %+v", result)

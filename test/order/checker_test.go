@@ -487,7 +487,7 @@ func (c *checker) status(w *world, r *request, body []byte, was *unstructured.Un
 		if was := meta.FindStatusCondition(before.Status.Conditions, condition.Type); was != nil {
 			known = max(began.Generation, was.ObservedGeneration)
 		}
-		withdrawn := began.Status.DesiredVersion != cluster.Status.DesiredVersion // a report about another version becomes the begin of this one
+		withdrawn := began.Status.DesiredVersion != cluster.Status.DesiredVersion // the report that it began with is about another version
 		if r.target.under == "status" && !withdrawn && condition.ObservedGeneration > known && strings.HasPrefix(strings.ToLower(condition.Type), r.actor) {
 			return fmt.Errorf("%s claims generation %d, and %s has read %d", condition.Type, condition.ObservedGeneration, r.actor, began.Generation)
 		}

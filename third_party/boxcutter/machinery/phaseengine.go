@@ -68,8 +68,6 @@ type step struct {
 	opts   []types.ObjectReconcileOption
 	// plan is the planned action, nil if the object could not be planned.
 	plan *plan
-	// failed is set if planning failed.
-	failed bool
 }
 
 // Reconcile takes one step for each object of the phase, in order. The given
@@ -108,8 +106,6 @@ func (e *PhaseEngine) steps(
 		}
 		if plan, err := e.planner.plan(ctx, revision, object, steps[i].opts...); err == nil {
 			steps[i].plan = plan
-		} else {
-			steps[i].failed = true
 		}
 	}
 	prerequisitesOf(steps).mark(steps)
@@ -131,7 +127,7 @@ func (e *PhaseEngine) validate(
 		return e.phaseValidator.Validate(ctx, phase, opts...)
 	}
 	for review := 0; ; review++ {
-		finding := e.phaseValidator.Validate(dryrun.With(ctx, dryRuns(steps, selected)), phase, opts...)
+		finding := e.phaseValidator.Validate(dryrun.With(ctx, e.dryRuns(steps, selected)), phase, opts...)
 		if review == maxReviews {
 			return finding
 		}
@@ -146,11 +142,11 @@ func (e *PhaseEngine) validate(
 // namespace or kind is created by the same phase is skipped, because the API server
 // cannot check it yet, and so is an object that could not be planned: the dry run
 // would judge an object that was not prepared for the write.
-func dryRuns(steps []step, selected func(*plan) bool) map[types.ObjectRef]dryrun.Request {
+func (e *PhaseEngine) dryRuns(steps []step, selected func(*plan) bool) map[types.ObjectRef]dryrun.Request {
 	requests := make(map[types.ObjectRef]dryrun.Request, len(steps))
 	for _, step := range steps {
 		if step.plan == nil {
-			requests[types.ToObjectRef(step.object)] = dryrun.Request{Skip: step.failed}
+			requests[types.ToObjectRef(step.object)] = dryrun.Request{Skip: e.planner != nil}
 			continue
 		}
 		request := dryrun.Request{
