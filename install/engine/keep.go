@@ -221,7 +221,7 @@ func (r *reads) compared(phases []Phase) []Phase {
 			found, _ := r.known.Load(o.Identity)
 			before, known := found.(read)
 			switch {
-			case !known || !o.Action.Writes() || o.Paused:
+			case !known || !o.Written():
 			case before.version == o.Version:
 				phase.Objects[i].Action, phase.Objects[i].Change = Idle, ""
 			default:

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -63,7 +64,8 @@ func TestEngine_CreatesNoReservedObject(t *testing.T) {
 	}
 }
 
-// A reserved object that was deleted after it was read is not created by a patch, also if the engine names no UID.
+// A reserved object that was deleted after it was read is not created by an apply or a patch, also if the engine names no UID. The
+// original boxcutter applies, this project's module patches.
 func TestReservingWriter_AppliesNoAbsentObject(t *testing.T) {
 	existing := inNamespace("reserved")
 	existing.SetUID("uid")
@@ -71,7 +73,7 @@ func TestReservingWriter_AppliesNoAbsentObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		reader   client.Reader
 		reserved bool
-		uid      types.UID // of the patch
+		uid      types.UID // of the written object
 		rejected bool
 	}{
 		"exists":          {single{object: existing}, true, "uid", false},
@@ -80,19 +82,32 @@ func TestReservingWriter_AppliesNoAbsentObject(t *testing.T) {
 		"is not reserved": {single{err: absent}, false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, desired, patched := t.Context(), inNamespace("reserved"), []types.UID(nil)
+			ctx, uids := t.Context(), []types.UID(nil)
 			if test.reserved {
-				ctx = context.WithValue(ctx, applyKey{}, Apply{Reserved: sets.New(object.IdentityOf(desired))})
+				ctx = context.WithValue(ctx, applyKey{}, Apply{Reserved: sets.New(object.IdentityOf(inNamespace("reserved")))})
 			}
-			inner := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			written := func(obj any) error {
+				uids = append(uids, obj.(client.Object).GetUID()) //nolint:forcetypeassert // an object in both forms
+				return nil
+			}
+			writer := reservingWriter{interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 				Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
-					patched = append(patched, obj.GetUID())
-					return nil
+					return written(obj)
 				},
-			})
-			err := reservingWriter{inner, test.reader}.Patch(ctx, desired, client.RawPatch(types.ApplyPatchType, nil))
-			if (err != nil) != test.rejected || !test.rejected && !slices.Equal(patched, []types.UID{test.uid}) || test.rejected && patched != nil {
-				t.Errorf("error %v, want one: %t; patched with UIDs %v, want %q", err, test.rejected, patched, test.uid)
+				Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+					return written(config)
+				},
+			}), test.reader}
+			errs := []error{
+				writer.Patch(ctx, inNamespace("reserved"), client.RawPatch(types.ApplyPatchType, nil)),
+				writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(inNamespace("reserved"))),
+			}
+			want := []types.UID{test.uid, test.uid}
+			if test.rejected {
+				want = nil
+			}
+			if (errs[0] != nil) != test.rejected || (errs[1] != nil) != test.rejected || !slices.Equal(uids, want) {
+				t.Errorf("errors %v, want errors: %t; written with UIDs %q, want %q", errs, test.rejected, uids, want)
 			}
 		})
 	}

@@ -35,9 +35,6 @@ const (
 	Collision Action = "Collision"
 )
 
-// Writes reports whether the action writes the object.
-func (a Action) Writes() bool { return a != Idle && a != Progressed && a != Collision }
-
 // Result is the result of applying a revision.
 type Result struct {
 	// Invalid is the defect of a revision, found before any request; nil if there is none.
@@ -101,6 +98,11 @@ type Object struct {
 	// Actual is a copy of the object in the cluster, for a collision and for an object of the
 	// preflight phase; nil otherwise.
 	Actual *unstructured.Unstructured
+}
+
+// Written reports whether the object was written.
+func (o Object) Written() bool {
+	return !o.Paused && o.Action != Idle && o.Action != Progressed && o.Action != Collision
 }
 
 // Owner is the controller of an object.

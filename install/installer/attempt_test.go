@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/engine"
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
@@ -91,5 +94,26 @@ func TestScopeOf(t *testing.T) {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+func TestLogWrites_OnlyWrittenObjects(t *testing.T) {
+	for name, test := range map[string]struct {
+		action engine.Action
+		paused bool
+		lines  int
+	}{
+		"created":               {engine.Created, false, 1},
+		"recovered":             {engine.Recovered, false, 1},
+		"idle":                  {engine.Idle, false, 0},
+		"in collision":          {engine.Collision, false, 0},
+		"only compared, absent": {engine.Created, true, 0},
+	} {
+		lines := 0
+		logger := funcr.New(func(string, string) { lines++ }, funcr.Options{})
+		logWrites(log.IntoContext(t.Context(), logger), reconciled(test.action, test.paused).Phases[0])
+		if lines != test.lines {
+			t.Errorf("%s: %d lines, want %d", name, lines, test.lines)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func (l *rolloutLog) teardown(ctx context.Context, version string, progress remo
 // logWrites logs and counts every object that was written.
 func logWrites(ctx context.Context, phase engine.Phase) {
 	for _, o := range phase.Objects {
-		if !o.Action.Writes() {
+		if !o.Written() {
 			continue
 		}
 		countOperation(o)
