@@ -361,12 +361,16 @@ func (c *cycle) observe(o faults.Observation) {
 	}
 }
 
+// temporary are the names of objects that the installer creates for one pass or one teardown, and deletes at its end: an
+// admission policy, and a permission, each with its binding. The next pass after a failed one creates them again.
+var temporary = []string{deletionPolicy, "openshift-capi-installer-instances"}
+
 // createdOnce adds a problem to the run if the installer creates an object a second time: then it has deleted the object in
-// between. Its own admission policy is created for each teardown, and probed with other names.
+// between. The admission policy is probed with other names.
 func (c *cycle) createdOnce(path string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.run == nil || strings.HasSuffix(path, "/"+deletionPolicy) {
+	if c.run == nil || slices.Contains(temporary, path[strings.LastIndex(path, "/")+1:]) {
 		return
 	}
 	if c.posted[path]++; c.posted[path] == 2 && c.rules.recreated {
