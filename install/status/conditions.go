@@ -39,6 +39,14 @@ func (c Controller) fieldOwner() client.FieldOwner {
 	return client.FieldOwner(v1alpha1.Prefix + "/" + strings.ToLower(string(c)) + "-status")
 }
 
+// decided returns the version in the status that only this controller decides on.
+func (c Controller) decided(s v1alpha1.ClusterAPIStatus) string {
+	if c == Version {
+		return s.DesiredVersion
+	}
+	return s.CurrentVersion
+}
+
 // The aggregate conditions of both controllers.
 const (
 	Available   = string(configv1.OperatorAvailable)

@@ -171,7 +171,8 @@ func setConditions(conditions *[]metav1.Condition, found []metav1.Condition) {
 
 // update writes the status if the change modifies it, and then the events: one per
 // transition, and the caller's events even if the status cannot be written. It starts with
-// the object read, and reads the object again if that is outdated.
+// the object read, and reads the object again if that is outdated: the other controller or a client has
+// written it. The decision of another process of this controller stays.
 func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events []Event, change func(*v1alpha1.ClusterAPI)) (reported Reported, err error) {
 	before, cluster := read, read.DeepCopy()
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -180,8 +181,8 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(read), before); err != nil {
 				return err
 			}
-			if before.UID != read.UID {
-				return errRecreated
+			if before.UID != read.UID || r.Controller.decided(before.Status) != r.Controller.decided(read.Status) {
+				return errOutdated
 			}
 			cluster = before.DeepCopy()
 		}
@@ -213,8 +214,8 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 	return reported, nil
 }
 
-// errRecreated is the error of an outcome about an object that no longer exists.
-var errRecreated = errors.New("the object was deleted and created again")
+// errOutdated is the error of an outcome about an object that no longer exists, or whose version another process has decided on.
+var errOutdated = errors.New("the object was created again, or another process has changed its version")
 
 // maskStatus replaces the values of Secrets in messages.
 func maskStatus(s *v1alpha1.ClusterAPIStatus, mask *masking.Mask) {

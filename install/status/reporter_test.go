@@ -267,3 +267,31 @@ func TestReport_SpecChangesMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// A process that decided before another one, and writes after it, does not take back the decision of the other.
+func TestReport_DecisionOfAnotherProcess(t *testing.T) {
+	w := newTestCluster(t)
+	read := w.desire(storedVersion())
+	next := storedVersion()
+	next.Name, next.Revision = "4.22.0-2", 2
+	for controller, decide := range map[status.Controller]func(*v1alpha1.ClusterAPIStatus, string){
+		status.Version:   func(s *v1alpha1.ClusterAPIStatus, name string) { s.DesiredVersion = name },
+		status.Installer: func(s *v1alpha1.ClusterAPIStatus, name string) { s.CurrentVersion = name },
+	} {
+		outcome := func(name string) status.Outcome {
+			return status.Outcome{Reason: reason.RollingOut, Change: func(s *v1alpha1.ClusterAPIStatus) {
+				s.Versions = []v1alpha1.Version{storedVersion(), next}
+				decide(s, name)
+			}}
+		}
+		one, other := w.reporter(), w.reporter()
+		one.Controller, other.Controller = controller, controller
+		want := w.report(one, outcome(next.Name)).Status
+		if _, err := other.Report(t.Context(), read, outcome(storedVersion().Name)); err == nil {
+			t.Errorf("%s: the outdated outcome was written", controller)
+		}
+		if got := w.clusterAPI().Status; got.DesiredVersion != want.DesiredVersion || got.CurrentVersion != want.CurrentVersion {
+			t.Errorf("%s: the desired version is %q and the current one %q, want %q and %q", controller, got.DesiredVersion, got.CurrentVersion, want.DesiredVersion, want.CurrentVersion)
+		}
+	}
+}
