@@ -9,6 +9,23 @@ import (
 	"time"
 )
 
+// crashAtEveryWrite has the process end before and after each counted write of a rollout, each time in another rollout. next starts the rollout with
+// a number, which counts from 1, and returns its version; installed is called when the version is installed. A rollout has at least 4 counted writes.
+func (h *harness) crashAtEveryWrite(counts func(*http.Request) bool, next func(number int) (rollout func(), version string), installed func(number int)) {
+	h.Helper()
+	for i := 1; ; i++ {
+		rollout, version := next(i)
+		crashed := h.crash(i, counts, rollout, version)
+		installed(i)
+		if !crashed { // fewer writes than that
+			if i < 9 {
+				h.Errorf("the process ended %d times, want at least before and after each of 4 writes", i-1)
+			}
+			return
+		}
+	}
+}
+
 // crash starts a rollout, during which the process ends at a write, and is followed by another one: crash 1 is before the first
 // counted write, 2 after it, 3 before the second, and so on. It returns when the version is installed, and reports whether there was such a write.
 func (h *harness) crash(number int, counts func(*http.Request) bool, rollout func(), version string) bool {

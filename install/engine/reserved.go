@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,40 +67,19 @@ func (w reservingWriter) Create(ctx context.Context, obj client.Object, options 
 	return w.Writer.Create(ctx, obj, options...)
 }
 
-// Apply applies an object.
+// Apply applies an object. The API server creates an applied object that does not exist, unless the object has a UID.
 func (w reservingWriter) Apply(ctx context.Context, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	if obj, isObject := config.(client.Object); isObject {
-		if err := w.confine(ctx, obj); err != nil {
+	if obj, isObject := config.(client.Object); isObject && obj.GetUID() == "" && reserves(ctx, obj) {
+		actual, err := ReferenceTo(obj).Read(ctx, w.reader)
+		if apierrors.IsNotFound(err) {
+			return deletedForTheNext(obj)
+		}
+		if err != nil {
 			return err
 		}
+		obj.SetUID(actual.GetUID())
 	}
 	return w.Writer.Apply(ctx, config, options...)
-}
-
-// Patch patches an object.
-func (w reservingWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
-	if patch.Type() == types.ApplyPatchType {
-		if err := w.confine(ctx, obj); err != nil {
-			return err
-		}
-	}
-	return w.Writer.Patch(ctx, obj, patch, options...)
-}
-
-// confine gives an applied object that is reserved the UID of the existing one: without a UID, the API server creates an object that does not exist.
-func (w reservingWriter) confine(ctx context.Context, obj client.Object) error {
-	if obj.GetUID() != "" || !reserves(ctx, obj) {
-		return nil
-	}
-	actual, err := ReferenceTo(obj).Read(ctx, w.reader)
-	if apierrors.IsNotFound(err) {
-		return deletedForTheNext(obj)
-	}
-	if err != nil {
-		return err
-	}
-	obj.SetUID(actual.GetUID())
-	return nil
 }
 
 // reserves reports whether an object is reserved in an application.
