@@ -105,17 +105,22 @@ func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1
 	return status
 }
 
-// relate writes the related objects of the ClusterOperator, if they differ in the cache. Only the installer controller knows them.
+// relate writes the related objects of the ClusterOperator. Only the installer controller knows them. It compares the object in the API server,
+// unless the one in the cache has them and the report before had them too: the cache can be older than the last write.
 func (r *Reporter) relate(ctx context.Context, related []configv1.ObjectReference) error {
 	operator, err := clusterOperator(ctx, r.Client)
-	if operator == nil || err != nil || slices.Equal(operator.Status.RelatedObjects, related) {
+	if operator == nil || err != nil || slices.Equal(operator.Status.RelatedObjects, related) && slices.Equal(r.related, related) {
 		return err
 	}
-	changed := operator.DeepCopy()
-	changed.Status.RelatedObjects = related
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(operator), r.Controller.fieldOwner()); client.IgnoreNotFound(err) != nil {
+	err = r.Live.Get(ctx, client.ObjectKeyFromObject(operator), operator)
+	if before := operator.DeepCopy(); err == nil && !slices.Equal(before.Status.RelatedObjects, related) {
+		operator.Status.RelatedObjects = related
+		err = r.Client.Status().Patch(ctx, operator, client.MergeFrom(before), r.Controller.fieldOwner())
+	}
+	if err != nil {
 		return writingOperator(err)
 	}
+	r.related = related
 	return nil
 }
 

@@ -149,12 +149,17 @@ func (w *testCluster) clusterAPI() *v1alpha1.ClusterAPI {
 	return cluster
 }
 
-// disagreement compares the conditions of both status objects.
-func (w *testCluster) disagreement() string {
+func (w *testCluster) clusterOperator() *configv1.ClusterOperator {
 	w.Helper()
 	operator := &configv1.ClusterOperator{}
 	w.must(w.Get(w.Context(), client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator))
-	want, got := map[string]string{}, map[string]string{}
+	return operator
+}
+
+// disagreement compares the conditions of both status objects.
+func (w *testCluster) disagreement() string {
+	w.Helper()
+	operator, want, got := w.clusterOperator(), map[string]string{}, map[string]string{}
 	for _, c := range w.clusterAPI().Status.Conditions {
 		want[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
 	}

@@ -43,6 +43,8 @@ type Reporter struct {
 
 	// written is the time of the last write. A restart loses nothing: the first change is written at once.
 	written time.Time
+	// related are the related objects of the last report. After a restart, the first report compares them with the API server.
+	related []configv1.ObjectReference
 	// events are not written yet, because the API server was unavailable. A restart loses their objects; the log has the events.
 	events pendingEvents
 }

@@ -295,3 +295,54 @@ func TestReport_DecisionOfAnotherProcess(t *testing.T) {
 		}
 	}
 }
+
+// staleOperator is a client whose cache stays at an older ClusterOperator.
+type staleOperator struct {
+	client.Client
+	old *configv1.ClusterOperator
+}
+
+func (s staleOperator) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if operator, ok := into.(*configv1.ClusterOperator); ok {
+		s.old.DeepCopyInto(operator)
+		return nil
+	}
+	return s.Client.Get(ctx, key, into, options...)
+}
+
+// The cache has the related objects of the present release, but the API server the ones of a release in between. Its event about them causes no report.
+func TestReporter_RelatedObjectsInAnOldCache(t *testing.T) {
+	w := newTestCluster(t)
+	w.report(w.reporter(), relating("alphas"))
+	stale := w.reporter()
+	stale.Client = staleOperator{w.Client, w.clusterOperator()}
+	for _, resource := range []string{"betas", "alphas"} {
+		w.report(stale, relating(resource))
+		w.relates(resource)
+	}
+	restarted := w.reporter()
+	restarted.Client = staleOperator{w.Client, w.clusterOperator()}
+	w.report(stale, relating("betas"))
+	w.report(restarted, relating("alphas"))
+	w.relates("alphas")
+	current := w.reporter()
+	w.report(current, relating("alphas"))
+	before := w.writes.Load()
+	w.report(current, relating("alphas"))
+	if written := w.writes.Load() - before; written != 0 {
+		t.Errorf("%d writes without a change", written)
+	}
+}
+
+// relating returns an outcome with a related object.
+func relating(resource string) status.Outcome {
+	return status.Outcome{Reason: reason.AsExpected, Related: []configv1.ObjectReference{{Resource: resource}}}
+}
+
+// relates fails the test unless the ClusterOperator has this related object.
+func (w *testCluster) relates(resource string) {
+	w.Helper()
+	if got := w.clusterOperator().Status.RelatedObjects; len(got) != 1 || got[0].Resource != resource {
+		w.Errorf("related objects are %v, want %s", got, resource)
+	}
+}
