@@ -96,7 +96,7 @@ func (p point) mustHappen() bool {
 
 // watched are parts of the paths of the watches of the program, one for each kind.
 var watched = []string{
-	"/clusterapis", "/namespaces/" + v1alpha1.OpenShiftNamespaces.Operator + "/configmaps", "/customresourcedefinitions", "/deployments",
+	"/clusterapis", "/clusteroperators", "/namespaces/" + v1alpha1.OpenShiftNamespaces.Operator + "/configmaps", "/customresourcedefinitions", "/deployments",
 	"/infrastructures", "/namespaces/" + namespace + "/configmaps", "/validatingadmissionpolicies", "/serviceaccounts", "/services",
 	"/clusterroles", "/clusterrolebindings", "/roles", "/rolebindings", "/mutatingwebhookconfigurations", "/validatingwebhookconfigurations",
 	"/validatingadmissionpolicybindings", "/compatibilityrequirements", "/proxies", "/apiservers", "/images", "/imagedigestmirrorsets",
@@ -135,8 +135,8 @@ func disturbances() []disturbance {
 				}
 				<-turns
 				time.AfterFunc(down, func() {
+					_ = c.Proxy.Up() // first: a turn can come minutes later
 					turns <- struct{}{}
-					_ = c.Proxy.Up()
 				})
 			})
 			return func() int { return int(downs.Load()) }
@@ -220,7 +220,9 @@ func processFaults() []disturbance {
 	return []disturbance{
 		{name: "two processes without a lease", arm: func(c *cycle, _ int) func() int {
 			c.startSecond()
-			return once
+			return c.Proxy.Fail(faults.Fault{ // a process decides and writes while the decision of the other is on its way
+				Verbs: []string{faults.Update}, Path: "/clusterapis/cluster/status", Every: 2, Times: 10, Delay: 1500 * time.Millisecond,
+			})
 		}, cleanup: (*cycle).endSecond},
 		{name: "the leader crashes", arm: func(c *cycle, n int) func() int {
 			c.elect()
