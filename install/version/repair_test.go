@@ -228,3 +228,19 @@ func TestRepairConfigMaps_CurrentAndDesired(t *testing.T) {
 		}
 	}
 }
+
+// No input renders a version that is being replaced again, so no moment may come in which its content exists nowhere.
+func TestRepairConfigMaps_LeavesADeletedOneThatIsReplaced(t *testing.T) {
+	cluster := clusterAPI()
+	version, stored := versionOf(10)
+	cluster.Status.Versions = append(cluster.Status.Versions, version)
+	deleted := storage{namespace: v1alpha1.OpenShiftNamespaces.Operator}.configMapsOf(cluster, version, stored)[0]
+	deleted.DeletionTimestamp = new(metav1.Now())
+	for desired, want := range map[string]bool{version.Name: true, "4.22.0-9": false} {
+		cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = version.Name, desired
+		r := reconcilerWith(t, deleted.DeepCopy(), cluster.DeepCopy())
+		if wrote, err := r.storage().repair(t.Context(), cluster, []corev1.ConfigMap{*deleted}); wrote != want || err != nil {
+			t.Errorf("desired version %s: wrote %t, error %v", desired, wrote, err)
+		}
+	}
+}

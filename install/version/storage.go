@@ -4,6 +4,7 @@ package version
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,8 +187,9 @@ func withMetadata(found, wanted *corev1.ConfigMap) *corev1.ConfigMap {
 // repair recreates deleted or modified ConfigMaps of the desired and of
 // the current version, and reports whether it wrote any. Until then the finalizer
 // of a deleted ConfigMap preserves its content. If the process ends between the
-// removal of the finalizer and the creation, decide renders the version again from
-// its inputs.
+// removal of the finalizer and the creation, decide renders the desired version again
+// from its inputs. Nothing can render a current version that is being replaced, so its
+// deleted ConfigMaps stay as they are until its objects are removed.
 func (s storage) repair(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (wrote bool, err error) {
 	for _, name := range slices.Compact([]string{cluster.Status.CurrentVersion, cluster.Status.DesiredVersion}) {
 		version := cluster.Status.Version(name)
@@ -195,7 +197,10 @@ func (s storage) repair(ctx context.Context, cluster *v1alpha1.ClusterAPI, exist
 			continue
 		}
 		stored, readable := storedIn(existing, *version)
-		if !readable || s.isIntact(cluster, *version, stored, existing) {
+		replaced := name != cluster.Status.DesiredVersion && slices.ContainsFunc(existing, func(c corev1.ConfigMap) bool {
+			return !c.DeletionTimestamp.IsZero() && cmp.Or(c.Labels[v1alpha1.RevisionLabel], c.Labels[v1alpha1.RevisionPartLabel]) == name
+		})
+		if !readable || replaced || s.isIntact(cluster, *version, stored, existing) {
 			continue
 		}
 		secrets, err := s.formerSecrets(ctx, name) // they get the new ConfigMap as their owner
