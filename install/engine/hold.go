@@ -67,7 +67,7 @@ func (h holder) of(ctx context.Context, phase revision.Phase, desired []*unstruc
 			obj, one.waits, err = h.keepStorage(ctx, obj, adopted)
 		case h.active && isWebhookConfiguration(one.GroupKind):
 			var older *unstructured.Unstructured
-			older, err = h.older(ctx, phase.Owner, obj, adopted)
+			older, err = h.older(ctx, phase.Owner, obj)
 			one.omitted = older != nil && (h.shrinks || h.matches(older))
 		}
 		if err != nil {
@@ -120,9 +120,10 @@ func isWebhookConfiguration(kind schema.GroupKind) bool {
 	return kind == object.ValidatingWebhookConfiguration || kind == object.MutatingWebhookConfiguration
 }
 
-// older returns a webhook configuration in the cluster that the owner has not taken over yet; nil if there is none.
-func (h holder) older(ctx context.Context, owner string, desired *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
-	actual, err := h.existing(ctx, desired, adopted)
+// older returns a webhook configuration in the cluster that the owner has not taken over yet; nil if there is none. A cache that does not have it yet
+// would have it replaced.
+func (h holder) older(ctx context.Context, owner string, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	actual, err := h.existing(ctx, desired, true)
 	if err != nil || actual == nil || h.owners.Controls(owner, actual) {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (h holder) shrink(ctx context.Context) (bool, error) {
 			}
 			loses = loses || !servedVersions(obj).IsSuperset(servedVersions(actual))
 		case isWebhookConfiguration(object.GroupKind(obj)):
-			older, err := h.older(ctx, phase.Owner, obj, false)
+			older, err := h.older(ctx, phase.Owner, obj)
 			if err != nil || older != nil && h.matches(older) {
 				return false, err
 			}
@@ -179,10 +180,11 @@ func (h holder) matches(configuration *unstructured.Unstructured) bool {
 	return true
 }
 
-// existing returns the object in the cluster; nil if there is none. The cache has no object that is about to be adopted.
-func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, adopted bool) (*unstructured.Unstructured, error) {
+// existing returns the object in the cluster; nil if there is none. It reads an object from the API server that the cache does not have, as one that is
+// about to be adopted, if live is set.
+func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, live bool) (*unstructured.Unstructured, error) {
 	actual, err := orNil(ReferenceTo(obj).Read(ctx, h.reader, client.UnsafeDisableDeepCopy))
-	if err == nil && actual == nil && adopted {
+	if err == nil && actual == nil && live {
 		actual, err = orNil(ReferenceTo(obj).Read(ctx, h.live))
 	}
 	return actual, err

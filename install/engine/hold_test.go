@@ -88,6 +88,7 @@ func TestHolder_Of(t *testing.T) {
 		"mutating webhooks of an older version":       {cached: mutating(owned(webhooksFor("x.io", "v1"), "4.22.0-1")), desired: mutating(webhooksFor("x.io", "v2")), want: "omitted"},
 		"webhooks for objects of Kubernetes":          {cached: owned(webhooksFor("", "v1"), "4.22.0-1"), desired: webhooksFor("", "v1"), part: []*unstructured.Unstructured{settings("a", "red")}, want: "omitted"},
 		"webhooks of an older version":                {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), want: "omitted"},
+		"webhooks that the cache does not have yet":   {live: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), want: "omitted"},
 		"webhooks of this version":                    {cached: owned(webhooksFor("x.io", "v2"), "4.22.0-2"), desired: webhooksFor("x.io", "v2"), want: "applied"},
 		"new webhooks":                                {desired: webhooksFor("x.io", "v2"), want: "applied"},
 		"webhooks, pods that are ready":               {cached: owned(webhooksFor("x.io", "v1"), "4.22.0-1"), desired: webhooksFor("x.io", "v2"), released: true, want: "applied"},
