@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,23 +16,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
-
-// bed is what a schedule needs of a cluster.
-type bed struct {
-	Admin, Installer string // kubeconfigs
-	CA               string // of the conversion webhook
-	Etcd             string // socket
-	Programs         []int  // processes of the API server and etcd
-	Empty            state  // without an installation
-}
-
-// shared is the bed of all tests of the process.
-var shared bed
 
 // initial are objects of another owner, and the permission for certificates, as in a cluster without OpenShift.
 var initial = map[string]string{
@@ -42,10 +32,13 @@ var initial = map[string]string{
 
 const roleAPI = "/apis/rbac.authorization.k8s.io/v1/cluster"
 
-// prepare starts a cluster in which only the API server works: the other programs are steps.
-func prepare(t *testing.T) bed {
+// shared is the server of all tests of the process.
+var shared *server
+
+// start starts a cluster in which only the API server works: the other programs are steps. No installation is in it.
+func start(t *testing.T) *server {
 	cluster := controlplane.Shared(t)
-	if shared.Admin != "" {
+	if shared != nil {
 		return shared
 	}
 	must := func(err error) {
@@ -62,26 +55,37 @@ func prepare(t *testing.T) bed {
 	must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
 	_, err = fixture.Preparation{WithoutOpenShift: true}.Apply(t.Context(), cluster.Config)
 	must(err)
-	installer, err := cluster.ServiceAccount(t.Context(), v1alpha1.OpenShiftNamespaces.Operator, v1alpha1.ServiceAccountName)
-	must(err)
 	for _, program := range []string{"kube-controller-manager", "kube-scheduler", "kwok"} {
 		must(syscall.Kill(cluster.PID(program), syscall.SIGSTOP))
 	}
 	_, ca, err := fixture.StartConverter(cluster, nil)
 	must(err)
-	shared = bed{
-		Admin: cluster.Kubeconfig, Installer: installer, CA: base64.StdEncoding.EncodeToString(ca), Etcd: filepath.Join(cluster.Dir, "store:0"),
-		Programs: []int{cluster.PID("kube-apiserver"), cluster.PID("etcd")},
+	shared = &server{
+		ca: base64.StdEncoding.EncodeToString(ca), programs: []int{cluster.PID("kube-apiserver"), cluster.PID("etcd")},
+		schemas: map[string]answer{}, resources: map[string]*history{}, changed: make(chan struct{}), watched: make(chan *history, 100),
 	}
-	s, err := shared.open()
+	shared.admin, err = login(cluster.Config)
 	must(err)
+	installer, err := fixture.InstallerConfig(t.Context(), cluster)
+	must(err)
+	shared.installer, err = login(installer)
+	must(err)
+	shared.watches, err = dynamic.NewForConfig(cluster.Config)
+	must(err)
+	shared.etcd, err = connect("http://etcd", "", func() (net.Conn, error) { return net.Dial("unix", filepath.Join(cluster.Dir, "store:0")) })
+	must(err)
+	go func() {
+		for h := range shared.watched {
+			go shared.watch(h)
+		}
+	}()
 	for path, object := range initial {
-		got, err := s.admin.do("POST", path, "application/json", "application/json", []byte(object))
+		got, err := shared.admin.do("POST", path, "application/json", []byte(object))
 		if err != nil || !got.ok() {
 			t.Fatalf("creating an object: %v %s", err, got.body)
 		}
 	}
-	shared.Empty, err = s.save()
+	shared.empty, err = shared.state(registry)
 	must(err)
 	return shared
 }
@@ -91,7 +95,7 @@ const deployments = "/apis/apps/v1/deployments"
 // machinery returns the steps of the kubelet, the garbage collector and the operator that injects the CA of a conversion.
 func (w *world) machinery() (found []step) {
 	for _, collection := range collections {
-		for _, o := range w.server.all(collection) {
+		for _, o := range w.all(collection) {
 			if o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
 				path := collection + "/" + o.GetName()
 				if o.GetNamespace() != "" {
@@ -103,12 +107,12 @@ func (w *world) machinery() (found []step) {
 			}
 		}
 	}
-	if crd := w.server.get(crdCollection, "", machinesCRD); crd != nil && crd.GetDeletionTimestamp() == nil && text(crd, "spec", "conversion", "strategy") == "Webhook" && text(crd, "spec", "conversion", "webhook", "clientConfig", "caBundle") == "" {
+	if crd := w.at(crdPath); crd != nil && crd.GetDeletionTimestamp() == nil && text(crd, "spec", "conversion", "strategy") == "Webhook" && text(crd, "spec", "conversion", "webhook", "clientConfig", "caBundle") == "" {
 		found = append(found, step{actor: "service-ca", text: "service-ca: writes the CA of " + machinesCRD, run: func() error {
-			return w.admin("PATCH", crdCollection+"/"+machinesCRD+"?fieldManager=service-ca-operator", `{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
+			return w.admin("PATCH", crdPath+"?fieldManager=service-ca-operator", `{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
 		}})
 	}
-	for _, d := range w.server.all(deployments) {
+	for _, d := range w.all(deployments) {
 		generation := d.GetGeneration()
 		observed, _, _ := unstructured.NestedInt64(d.Object, "status", "observedGeneration")
 		ready, _, _ := unstructured.NestedInt64(d.Object, "status", "readyReplicas")
@@ -149,11 +153,7 @@ type state map[string][]byte
 // own are the keys that the API server keeps for itself.
 var own = []string{"apiregistration.k8s.io/", "configmaps/kube-system/", "masterleases/", "peerserverleases/", "leases/", "events/", "ranges/"}
 
-// entry is what etcd returns for a key.
-type entry struct {
-	Key, Value  []byte
-	ModRevision int64 `json:"mod_revision,string"`
-}
+const registry = "/registry/"
 
 // store sends a request to etcd.
 func (s *server) store(call string, in map[string]any, out any) error {
@@ -161,7 +161,7 @@ func (s *server) store(call string, in map[string]any, out any) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.etcd.do("POST", "/v3/kv/"+call, "application/json", "application/json", body)
+	got, err := s.etcd.do("POST", "/v3/kv/"+call, "application/json", body)
 	if err == nil && !got.ok() {
 		err = fmt.Errorf("etcd: %s", got.body)
 	}
@@ -171,93 +171,44 @@ func (s *server) store(call string, in map[string]any, out any) error {
 	return json.Unmarshal(got.body, out)
 }
 
-// keys returns what etcd holds; without values if it is to be compared only.
-func (s *server) keys(values bool) (map[string]entry, error) {
-	found := struct{ Kvs []entry }{}
-	err := s.store("range", map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": !values}, &found)
-	out := map[string]entry{}
+// state returns what etcd holds below a path, which ends with a slash.
+func (s *server) state(path string) (state, error) {
+	found := struct{ Kvs []struct{ Key, Value []byte } }{}
+	err := s.store("range", map[string]any{"key": []byte(path), "range_end": []byte(strings.TrimSuffix(path, "/") + "0")}, &found)
+	out := state{}
 	for _, kv := range found.Kvs {
-		key := strings.TrimPrefix(string(kv.Key), "/registry/")
-		if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
-			out[string(kv.Key)] = kv
+		if key := string(kv.Key); !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(key, registry+prefix) }) {
+			out[key] = kv.Value
 		}
 	}
 	return out, err
 }
 
-// save returns the state.
-func (s *server) save() (state, error) {
-	found, err := s.keys(true)
-	saved := state{}
-	s.known = found
-	for key, kv := range found {
-		saved[key] = kv.Value
-	}
-	return saved, err
-}
-
-// restore makes a saved state the state, by one transaction in etcd, and returns when the API server and the hub have seen it.
+// restore makes a saved state the state, by one transaction in etcd, and returns when the API server has seen it.
 func (s *server) restore(saved state) error {
-	found, err := s.keys(false)
+	found, err := s.state(registry)
 	if err != nil {
 		return err
 	}
 	var operations []any
-	changed := map[string]bool{} // whether the key remains
 	for key, value := range saved {
-		known := s.known[key]
-		if found[key].ModRevision == 0 || found[key].ModRevision != known.ModRevision || !bytes.Equal(known.Value, value) {
+		if now, exists := found[key]; !exists || !bytes.Equal(now, value) {
 			operations = append(operations, map[string]any{"request_put": map[string]any{"key": []byte(key), "value": value}})
-			changed[key] = true
 		}
 	}
 	for key := range found {
 		if _, stays := saved[key]; !stays {
 			operations = append(operations, map[string]any{"request_delete_range": map[string]any{"key": []byte(key)}})
-			changed[key] = false
 		}
 	}
-	done := struct {
-		Header struct {
-			Revision int64 `json:",string"`
-		}
-	}{}
-	if err := s.store("txn", map[string]any{"success": operations}, &done); err != nil {
+	if err := s.store("txn", map[string]any{"success": operations}, &struct{}{}); err != nil {
 		return err
 	}
-	for key, remains := range changed {
-		if delete(s.known, key); remains {
-			s.known[key] = entry{Value: saved[key], ModRevision: done.Header.Revision}
-		}
-		s.awaitKey(key, remains, done.Header.Revision)
+	shared.mu.Lock()
+	for _, h := range s.resources {
+		s.list(h)
 	}
-	s.reset()
+	shared.mu.Unlock()
+	shared.settle(machinesCRD)
 	return nil
-}
-
-// awaitKey waits until the hub has seen a change in etcd.
-func (s *server) awaitKey(path string, remains bool, revision int64) {
-	s.mu.Lock()
-	var collection, key string
-	for of := range s.resources {
-		t, _ := parse(of)
-		if _, rest, found := strings.Cut(path, "/"+t.resource+"/"); found {
-			collection, key = of, strings.TrimPrefix(rest, "specs/")
-		}
-	}
-	h := s.resources[collection]
-	s.mu.Unlock()
-	if h == nil {
-		return
-	}
-	if !strings.Contains(key, "/") {
-		key = "/" + key
-	}
-	s.await(func() bool {
-		object := h.current[key]
-		return !remains && object == nil || remains && object != nil && number(object.GetResourceVersion()) >= revision
-	})
-	if collection == crdCollection {
-		s.settleCRD(h, key[1:])
-	}
 }

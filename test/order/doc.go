@@ -70,8 +70,7 @@
 // # Run it
 //
 //	make order SEED=1 HOURS=2
-//	go test ./test/order -run TestOrder -replay 'from 1 to 2 install false; 8 uninstall 0' -steps
-//	go test ./test/order -run TestOrder -survey 9 -duration 10m
+//	go test ./test/order -run TestReplays -replay '{"From":1,"To":2,"Moves":[{"At":8,"What":"uninstall"}]}' -log
 //
-// A binary with a seeded bug can use the cluster of another process: TestKeep -keep FILE keeps a cluster, and -use FILE uses it.
+// The first failing schedule of a run is shrunk, and its steps are printed. Of the others, the violated invariant is printed.
 package order

@@ -3,21 +3,20 @@
 package order
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,22 +31,19 @@ import (
 
 // process is a run of the program: a manager with all controllers, whose requests and watch events are steps.
 type process struct {
-	world   *world
-	name    string
-	dead    bool          // its requests fail
-	end     chan struct{} // closed at the death
-	cancel  context.CancelFunc
-	done    chan error
-	streams []*stream
-	stale   int64 // resource version of the lists at the start; 0 is the newest
+	world    *world
+	life     context.Context // of its requests
+	kill     context.CancelFunc
+	done     chan error
+	streams  []*stream
+	readings map[string]*reading // by actor
+	stale    int64               // resource version of the lists at the start; 0 is the newest
 }
-
-var errDead = errors.New("the process has ended")
 
 // start starts a process. late is the time until a write of a former leader can arrive.
 func (w *world) start(late time.Time, stale int64) error {
-	w.processes++
-	p := &process{world: w, name: fmt.Sprint("p", w.processes), end: make(chan struct{}), done: make(chan error, 1), stale: stale}
+	p := &process{world: w, done: make(chan error, 1), stale: stale, readings: map[string]*reading{}}
+	p.life, p.kill = context.WithCancel(context.Background())
 	scheme, err := install.Scheme()
 	if err != nil {
 		return err
@@ -55,7 +51,7 @@ func (w *world) start(late time.Time, stale int64) error {
 	to := &rest.Config{Host: "http://apiserver", Transport: p, QPS: -1}
 	to.ContentType, to.AcceptContentTypes = "application/json", "application/json"
 	mgr, err := ctrl.NewManager(to, ctrl.Options{
-		Scheme: scheme, Cache: install.CacheOptions(v1alpha1.OpenShiftNamespaces), Logger: logr.New(&sink{w: w}),
+		Scheme: scheme, Cache: install.CacheOptions(v1alpha1.OpenShiftNamespaces), Logger: logr.New(w.sink()),
 		HealthProbeBindAddress: "0", Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -69,9 +65,7 @@ func (w *world) start(late time.Time, stale int64) error {
 	if err != nil {
 		return err
 	}
-	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(context.Background())
-	go func() { p.done <- mgr.Start(ctx) }()
+	go func() { p.done <- mgr.Start(p.life) }()
 	w.process = p
 	for range 20 { // informers list before the next step: a start waits in polls with jitter
 		time.Sleep(100 * time.Millisecond)
@@ -81,39 +75,34 @@ func (w *world) start(late time.Time, stale int64) error {
 	return nil
 }
 
-// kill ends the process: all of its requests fail.
-func (p *process) kill() error {
-	p.world.mu.Lock()
-	p.dead = true
-	streams := slices.Clone(p.streams)
-	p.world.mu.Unlock()
-	close(p.end)
-	p.cancel()
-	for _, s := range streams {
-		s.close()
+// end ends the process: all of its requests fail.
+func (p *process) end() error {
+	p.kill()
+	for _, s := range p.streams {
+		_ = s.Close()
 	}
 	return <-p.done
 }
 
 // sink is a log that learns the name of the controller of a request.
 type sink struct {
-	w     *world
+	logr.LogSink
 	actor string
 }
 
-func (s *sink) Init(logr.RuntimeInfo)  {}
-func (s *sink) Enabled(level int) bool { return level < 5 }
-func (s *sink) Info(_ int, message string, values ...any) {
-	s.w.logged(s.actor, message, nil, values)
+func (w *world) sink() *sink {
+	return &sink{funcr.New(func(_, line string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.logs = append(w.logs, fmt.Sprint(len(w.trace), " ", line))
+	}, funcr.Options{Verbosity: 4}).GetSink(), "other"}
 }
-func (s *sink) Error(err error, message string, values ...any) {
-	s.w.logged(s.actor, message, err, values)
-}
+
 func (s *sink) WithName(string) logr.LogSink { return s }
 func (s *sink) WithValues(values ...any) logr.LogSink {
 	for i := 0; i+1 < len(values); i += 2 {
 		if values[i] == "controller" {
-			return &sink{s.w, fmt.Sprint(values[i+1])}
+			return &sink{s.LogSink.WithName(values[i+1].(string)), values[i+1].(string)}
 		}
 	}
 	return s
@@ -122,7 +111,7 @@ func (s *sink) WithValues(values ...any) logr.LogSink {
 // actorOf returns the controller that sends a request.
 func actorOf(ctx context.Context) string {
 	if logger, err := logr.FromContext(ctx); err == nil {
-		if s, ok := logger.GetSink().(*sink); ok && s.actor != "" {
+		if s, ok := logger.GetSink().(*sink); ok {
 			return s.actor
 		}
 	}
@@ -138,12 +127,8 @@ type request struct {
 	body                 []byte
 	target               target
 	dry, announced       bool
-	answer               chan result // buffered
-}
-
-type result struct {
-	answer
-	err error
+	due                  int         // step at which the write of a former leader arrives
+	answer               chan answer // buffered
 }
 
 // writes reports whether the request changes an object.
@@ -171,20 +156,20 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(in.Body)
 		_ = in.Body.Close()
 	}
-	if p.dead {
-		return nil, errDead
+	if p.life.Err() != nil {
+		return nil, p.life.Err()
 	}
 	t, ok := parse(in.URL.Path)
 	switch query := in.URL.Query(); {
 	case query.Has("hash"): // OpenAPI
-		got, err := p.world.server.schema(in.URL.RequestURI())
-		return respond(in, result{got, err})
+		return respond(p.world.server.schema(in.URL.RequestURI()))
 	case !ok || strings.HasSuffix(t.resource, "reviews"): // discovery
-		got, err := p.world.server.installer.do(in.Method, in.URL.RequestURI(), "application/json", in.Header.Get("Content-Type"), body)
-		return respond(in, result{got, err})
+		return respond(p.world.server.installer.do(in.Method, in.URL.RequestURI(), in.Header.Get("Content-Type"), body))
 	case t.resource == "events":
-		p.world.event(body)
-		return respond(in, result{answer: answer{http.StatusCreated, body}})
+		p.world.mu.Lock()
+		p.world.check.event(body)
+		p.world.mu.Unlock()
+		return respond(answer{http.StatusCreated, body}, nil)
 	case query.Has("watch"):
 		return p.watch(in, t)
 	case in.Method == http.MethodGet && query.Get("resourceVersion") != "" && t.name == "": // the list of an informer
@@ -192,16 +177,17 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 		if query.Get("resourceVersion") == "0" {
 			at = p.stale
 		}
-		got, err := p.world.server.read(in.URL, in.Header.Get("Accept"), t, at)
-		return respond(in, result{got, err})
+		return respond(p.world.server.read(in.URL, in.Header.Get("Accept"), t, at))
 	}
-	r := &request{process: p, actor: actorOf(in.Context()), method: in.Method, url: in.URL, kind: in.Header.Get("Content-Type"), accept: in.Header.Get("Accept"), body: body, target: t, dry: in.URL.Query().Has("dryRun"), answer: make(chan result, 1)}
-	p.world.arrive(r)
+	r := &request{process: p, actor: actorOf(in.Context()), method: in.Method, url: in.URL, kind: in.Header.Get("Content-Type"), accept: in.Header.Get("Accept"), body: body, target: t, dry: in.URL.Query().Has("dryRun"), answer: make(chan answer, 1)}
+	p.world.mu.Lock()
+	p.world.requests = append(p.world.requests, r)
+	p.world.mu.Unlock()
 	select {
 	case got := <-r.answer:
-		return respond(in, got)
-	case <-p.end:
-		return nil, errDead
+		return respond(got, nil)
+	case <-p.life.Done():
+		return nil, p.life.Err()
 	case <-in.Context().Done():
 		p.world.leave(r)
 		return nil, in.Context().Err()
@@ -215,47 +201,35 @@ func (s *server) schema(uri string) (answer, error) {
 	if known, found := s.schemas[uri]; found {
 		return known, nil
 	}
-	got, err := s.installer.do("GET", uri, "application/json", "", nil)
+	got, err := s.installer.do("GET", uri, "", nil)
 	s.schemas[uri] = got
 	return got, err
 }
 
-// send sends the request to the API server. A permission is in force after a time that no step measures, so a rejected request to an instance is
-// sent again.
-func (r *request) send(s *server) (got result) {
-	for range 100 {
-		if got = r.sendOnce(s); got.code != http.StatusForbidden || r.target.resource != "machines" {
-			return got
+// send sends the request to the API server. A permission and a policy are in force after a time that no step measures: a rejected request to an
+// instance, and the probe of a policy, are sent again.
+func (r *request) send(s *server) (got answer, err error) {
+	if r.method == http.MethodGet && r.target.resource != "machines" { // those are converted
+		return s.read(r.url, r.accept, r.target, 0)
+	}
+	policy, _ := parse(guardPolicy)
+	for range 1000 {
+		got, err = s.write(s.installer, r.method, r.url.RequestURI(), r.kind, r.body)
+		rejected := r.target.resource == "machines" && got.code == http.StatusForbidden
+		unprotected := r.dry && r.method == http.MethodPost && r.target.resource == "configmaps" && got.ok() && s.get(policy) != nil
+		if err != nil || !rejected && !unprotected {
+			break
 		}
 	}
-	return got
+	return got, err
 }
 
-func (r *request) sendOnce(s *server) result {
-	switch {
-	case r.method == http.MethodGet && r.target.resource == "machines": // converted
-		got, err := s.installer.do(r.method, r.url.RequestURI(), "application/json", "", nil)
-		return result{got, err}
-	case r.method == http.MethodGet:
-		got, err := s.read(r.url, r.accept, r.target, 0)
-		return result{got, err}
-	}
-	got, err := s.write(s.installer, r.method, r.url.RequestURI(), r.kind, r.body)
-	// A policy is in force after a time that no step measures: the probe of the installer waits for it.
-	for r.dry && r.method == http.MethodPost && r.target.resource == "configmaps" && err == nil && got.ok() && s.get(policies, "", guardPolicy) != nil {
-		got, err = s.write(s.installer, r.method, r.url.RequestURI(), r.kind, r.body)
-	}
-	return result{got, err}
-}
-
-func respond(in *http.Request, got result) (*http.Response, error) {
-	if got.err != nil {
-		return nil, got.err
-	}
-	return &http.Response{
-		StatusCode: got.code, Status: http.StatusText(got.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: in,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(got.body)), ContentLength: int64(len(got.body)),
-	}, nil
+func respond(got answer, err error) (*http.Response, error) {
+	response := httptest.NewRecorder()
+	response.Header().Set("Content-Type", "application/json")
+	response.WriteHeader(cmp.Or(got.code, http.StatusBadGateway))
+	_, _ = response.Body.Write(got.body)
+	return response.Result(), err
 }
 
 // selector returns a function that selects the objects of a list or a watch.
@@ -283,22 +257,21 @@ func view(o *unstructured.Unstructured, accept string) map[string]any {
 
 // read answers a read from the hub, at a resource version; 0 is the newest.
 func (s *server) read(in *url.URL, accept string, t target, at int64) (answer, error) {
-	h := s.observe(t.collection())
+	if t.name != "" {
+		found := s.get(t)
+		if found == nil {
+			return status(http.StatusNotFound, "NotFound", in.Path+" does not exist"), nil
+		}
+		body, err := json.Marshal(view(found, accept))
+		return answer{http.StatusOK, body}, err
+	}
 	selects, err := selector(in.Query(), t)
 	if err != nil {
 		return answer{}, err
 	}
-	objects, version := s.list(h, at)
-	if t.name != "" {
-		object := objects[t.namespace+"/"+t.name]
-		if object == nil {
-			return status(http.StatusNotFound, "NotFound", t.key()+" does not exist"), nil
-		}
-		body, err := json.Marshal(view(object, accept))
-		return answer{http.StatusOK, body}, err
-	}
-	items := []any{}
-	for _, object := range sorted(objects) {
+	h, items := s.observe(t.collection()), []any{}
+	objects, version := s.all(t.collection(), at)
+	for _, object := range objects {
 		if selects(object) {
 			items = append(items, view(object, accept))
 		}
@@ -319,52 +292,50 @@ func status(code int, reason, message string) answer {
 
 // stream is a watch of an informer. The scheduler delivers its events.
 type stream struct {
+	io.Reader
+	events  *io.PipeWriter
+	ended   bool
+	server  *server
 	name    string
 	history *history
 	next    int // index of the next change
 	accept  string
 	selects func(*unstructured.Unstructured) bool
-	world   *world
-	lines   chan []byte
-	rest    []byte // of a line
-	end     context.Context
-	close   context.CancelFunc
 	forgets bool // the next event is lost
 	lost    bool // an event was lost: the informer lists again when nothing else happens
 }
 
 func (p *process) watch(in *http.Request, t target) (*http.Response, error) {
-	w := p.world
-	h := w.server.observe(t.collection())
 	selects, err := selector(in.URL.Query(), t)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{name: "watch " + t.resource, history: h, accept: in.Header.Get("Accept"), selects: selects, world: w, lines: make(chan []byte, 1)}
-	s.end, s.close = context.WithCancel(context.Background())
-	if t.namespace != "" {
-		s.name += " in " + t.namespace
-	}
+	body, events := io.Pipe()
+	s := &stream{Reader: body, events: events, server: p.world.server, name: strings.TrimSuffix("watch "+t.resource+" in "+t.namespace, " in "), history: p.world.server.observe(t.collection()), accept: in.Header.Get("Accept"), selects: selects}
 	from := number(in.URL.Query().Get("resourceVersion"))
-	w.server.mu.Lock()
-	s.next = slices.IndexFunc(h.changes, func(c change) bool { return c.at > from })
-	if s.next < 0 {
-		s.next = len(h.changes)
+	p.world.server.mu.Lock()
+	for s.next < len(s.history.changes) && s.history.changes[s.next].at <= from {
+		s.next++
 	}
-	w.server.mu.Unlock()
-	w.mu.Lock()
-	if p.streams = append(p.streams, s); p.dead {
-		s.close()
-	}
-	w.mu.Unlock()
-	return &http.Response{StatusCode: http.StatusOK, Status: "OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: in,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: s, ContentLength: -1}, nil
+	p.world.server.mu.Unlock()
+	p.world.mu.Lock()
+	p.streams = append(p.streams, s)
+	p.world.mu.Unlock()
+	response, err := respond(answer{code: http.StatusOK}, nil)
+	response.Body, response.ContentLength = s, -1
+	return response, err
+}
+
+// Close ends the watch.
+func (s *stream) Close() error {
+	s.ended = true
+	return s.events.Close()
 }
 
 // pending returns the next event of the stream, without the events of objects that it does not select; nil if there is none.
 func (s *stream) pending() (kind string, c *change) {
-	s.world.server.mu.Lock()
-	defer s.world.server.mu.Unlock()
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
 	for ; s.next < len(s.history.changes); s.next++ {
 		c := &s.history.changes[s.next]
 		was, is := s.selects(c.before), !c.deleted && s.selects(c.object)
@@ -383,36 +354,19 @@ func (s *stream) pending() (kind string, c *change) {
 // deliver delivers the next event.
 func (s *stream) deliver() error {
 	kind, c := s.pending()
-	s.next++
-	if s.forgets {
+	if s.next++; s.forgets {
 		s.forgets, s.lost = false, true
 		return nil
 	}
-	line, err := json.Marshal(map[string]any{"type": kind, "object": view(c.object, s.accept)})
-	s.lines <- append(line, '\n')
-	return err
+	return s.send(kind, view(c.object, s.accept))
 }
 
 // expire ends the watch so that the informer lists again.
-func (s *stream) expire() {
-	s.lines <- append([]byte(`{"type":"ERROR","object":`), append(status(http.StatusGone, "Expired", "too old").body, "}\n"...)...)
-	synctest.Wait()
-	s.close()
+func (s *stream) expire() error {
+	defer s.Close()
+	return s.send("ERROR", json.RawMessage(status(http.StatusGone, "Expired", "too old").body))
 }
 
-// Read implements io.Reader.
-func (s *stream) Read(b []byte) (n int, err error) {
-	if len(s.rest) == 0 {
-		select {
-		case s.rest = <-s.lines:
-		case <-s.end.Done():
-			return 0, io.EOF
-		}
-	}
-	n = copy(b, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
+func (s *stream) send(kind string, object any) error {
+	return json.NewEncoder(s.events).Encode(map[string]any{"type": kind, "object": object})
 }
-
-// Close implements io.Closer.
-func (s *stream) Close() error { s.close(); return nil }

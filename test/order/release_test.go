@@ -26,9 +26,9 @@ const (
 // releases are synthetic releases, and the bundles of their images by reference.
 type releases struct {
 	bundles map[string]extractor.Bundle
-	images  []map[string]string                     // images.json of each release
-	objects []map[string]*unstructured.Unstructured // of each release, by kind and name
-	of      map[string][]string                     // kinds and names by reference
+	images  []map[string]string                              // images.json of each release
+	objects []map[string]*unstructured.Unstructured          // of each release, by kind and name
+	of      map[string]map[string]*unstructured.Unstructured // of each image, by reference, kind and name
 }
 
 // Fetch implements extractor.Fetcher.
@@ -49,31 +49,24 @@ func (r *releases) add(providers ...extractor.Bundle) {
 		reference := "registry.example.com/" + bundle.Metadata.ProviderName + "@" + string(bundle.Metadata.ContentID)
 		r.bundles[reference], images[bundle.Metadata.ProviderName] = bundle, reference
 	}
-	r.images = append(r.images, images)
 	objects := map[string]*unstructured.Unstructured{}
-	for _, bundle := range providers {
-		for _, manifest := range strings.Split(string(bundle.Manifests), "---\n") {
+	for _, reference := range images {
+		r.of[reference] = map[string]*unstructured.Unstructured{}
+		for _, manifest := range strings.Split(string(r.bundles[reference].Manifests), "---\n") {
 			object := &unstructured.Unstructured{}
-			text := strings.ReplaceAll(manifest, placeholder, images[bundle.Metadata.ProviderName])
-			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			if err := yaml.Unmarshal([]byte(strings.ReplaceAll(manifest, placeholder, reference)), &object.Object); err != nil {
 				panic(err) //nolint:forbidigo // a wrong manifest of the test
 			}
-			key := object.GetKind() + " " + object.GetName()
-			reference := images[bundle.Metadata.ProviderName]
-			objects[key], r.of[reference] = object, append(r.of[reference], key)
+			r.of[reference][keyIn(object)] = object
 		}
+		maps.Copy(objects, r.of[reference])
 	}
-	r.objects = append(r.objects, objects)
+	r.images, r.objects = append(r.images, images), append(r.objects, objects)
 }
 
-// manifest returns an object of a component.
-func (r *releases) manifest(reference, key string) *unstructured.Unstructured {
-	for i, images := range r.images {
-		if slices.Contains(slices.Collect(maps.Values(images)), reference) {
-			return r.objects[i][key]
-		}
-	}
-	return nil
+// have reports whether a release has an object.
+func (r *releases) have(key string) bool {
+	return slices.ContainsFunc(r.objects, func(of map[string]*unstructured.Unstructured) bool { return of[key] != nil })
 }
 
 func provider(name string, kind extractor.ProviderType, platform string, manifests ...string) extractor.Bundle {
@@ -118,7 +111,7 @@ webhooks:
 }
 
 func newReleases() *releases {
-	r := &releases{bundles: map[string]extractor.Bundle{}, of: map[string][]string{}}
+	r := &releases{bundles: map[string]extractor.Bundle{}, of: map[string]map[string]*unstructured.Unstructured{}}
 	core := func(generation string, manifests ...string) extractor.Bundle {
 		return provider("cluster-api", extractor.Core, "", append(manifests, fixture.Deployment("capi", placeholder, generation))...)
 	}

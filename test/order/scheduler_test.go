@@ -3,8 +3,8 @@
 package order
 
 import (
+	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,20 +19,18 @@ type world struct {
 	server   *server
 	releases *releases
 	images   string // path of images.json
+	process  *process
 
-	process   *process
-	processes int
-
-	mu       sync.Mutex // guards requests, and the streams of processes
+	mu       sync.Mutex // of what the goroutines of processes add
 	requests []*request
-	late     []*lateWrite
+	logs     []string
+
+	late []*request // of former leaders: they arrive when a step is reached, or nothing else happens
 	// lateWrites is the time until these can arrive. A later process knows it from the lease.
 	lateWrites time.Time
 
-	waiting map[string]int // sequence number of each waiting step
-	arrived int
+	waiting map[string]int // the step at which each waiting step was there
 	trace   []string
-	logs    []string
 
 	slow     map[string]int // actor -> step until which others are preferred
 	shuffled int            // step until which the order is shuffled
@@ -40,26 +38,17 @@ type world struct {
 	armed    []move         // faults that wait for a request
 	quick    bool           // the kubelet does not wait until the programs wait for it
 	recent   *request       // the write that a process is about to send, or has sent last
-	versions []int64        // resource version of the API server at each step
 	ticks    int            // one before and one after each write of a process
 	flaky    int            // step until which a third of the writes fail
 	patience int            // seconds in which steps of delayed actors wait although nothing else happens
-	// forbidden is a resource of which each request is rejected until nothing else happens.
-	forbidden string
-	backup    map[string]*unstructured.Unstructured
-	check     *checker
+	backup   map[string]*unstructured.Unstructured
+	check    *checker
 }
 
-// lateWrite is a write of a former leader, which arrives when the step is reached, or nothing else happens.
-type lateWrite struct {
-	*request
-	due int
-}
-
-func (w *world) arrive(r *request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.requests = append(w.requests, r)
+// all returns the objects of a resource.
+func (w *world) all(collection string) []*unstructured.Unstructured {
+	objects, _ := w.server.all(collection, 0)
+	return objects
 }
 
 func (w *world) leave(r *request) {
@@ -68,44 +57,27 @@ func (w *world) leave(r *request) {
 	w.requests = slices.DeleteFunc(w.requests, func(other *request) bool { return other == r })
 }
 
-func (w *world) event(body []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.check.event(body)
-}
-
-func (w *world) logged(actor, message string, err error, values []any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.logs = append(w.logs, fmt.Sprintf("%d %s: %s %v %v", len(w.trace), actor, message, err, values))
-}
-
 // step is a request, a watch event, or an action that can be next.
 type step struct {
 	actor, text string
-	number      int // in the order of arrival
+	since       int // step at which it was there
 	run         func() error
 	request     *request // nil for others
-	stream      *stream
 }
 
 // steps returns the steps that can be next, in the order of their arrival.
 func (w *world) steps() []step {
-	w.mu.Lock()
 	var found []step
-	requests := slices.Clone(w.requests)
-	streams := slices.DeleteFunc(slices.Clone(w.process.streams), func(s *stream) bool { return s.end.Err() != nil })
-	w.process.streams = slices.Clone(streams)
-	w.mu.Unlock()
-	for _, r := range requests {
+	for _, r := range w.requests {
 		found = append(found, step{actor: r.actor, text: r.String(), request: r, run: func() error {
 			w.leave(r)
 			return w.pass(r)
 		}})
 	}
-	for _, s := range streams {
+	w.process.streams = slices.DeleteFunc(w.process.streams, func(s *stream) bool { return s.ended })
+	for _, s := range w.process.streams {
 		if kind, c := s.pending(); c != nil {
-			found = append(found, step{actor: s.name, text: s.name + ": " + kind + " " + c.object.GetName(), stream: s, run: s.deliver})
+			found = append(found, step{actor: s.name, text: s.name + ": " + kind + " " + c.object.GetName(), run: s.deliver})
 		}
 	}
 	for _, r := range w.late {
@@ -114,25 +86,16 @@ func (w *world) steps() []step {
 		}
 	}
 	found = append(found, w.machinery()...)
-	slices.SortFunc(found, func(a, b step) int { return strings.Compare(a.text, b.text) })
 	now := map[string]int{}
-	for i := range found {
-		key := found[i].text
-		for n := 0; ; n++ {
-			if _, taken := now[key]; !taken {
-				break
-			}
-			key = fmt.Sprint(found[i].text, " ", n)
-		}
-		number, known := w.waiting[key]
+	for i, s := range found {
+		since, known := w.waiting[s.text]
 		if !known {
-			w.arrived++
-			number = w.arrived
+			since = len(w.trace)
 		}
-		now[key], found[i].number = number, number
+		now[s.text], found[i].since = since, since
 	}
 	w.waiting = now
-	slices.SortFunc(found, func(a, b step) int { return a.number - b.number })
+	slices.SortStableFunc(found, func(a, b step) int { return cmp.Or(a.since-b.since, strings.Compare(a.text, b.text)) })
 	return found
 }
 
@@ -163,9 +126,12 @@ func mix(a, b uint32) uint32 {
 // quiet is the time without a write after which the world is at rest.
 const quiet = 3 * time.Minute
 
-// run runs steps and moves, whose ticks count from now, until the world is at rest; at most limit steps after the last move.
-func (w *world) run(moves []move, limit int) error {
-	begin, last, idle := w.ticks, len(w.trace), time.Duration(0)
+// limit is the number of steps without rest after the last move.
+const limit = 2500
+
+// run runs steps and moves, whose ticks count from now, until the world is at rest.
+func (w *world) run(moves []move) error {
+	begin, last, idle, version := w.ticks, len(w.trace), time.Duration(0), int64(0)
 	for {
 		synctest.Wait()
 		for len(moves) > 0 && begin+moves[0].At <= w.ticks {
@@ -199,23 +165,23 @@ func (w *world) run(moves []move, limit int) error {
 			if err := w.check.after(w); err != nil {
 				return err
 			}
-			if w.versions = append(w.versions, w.server.newest()); next.request == nil || len(w.versions) < 2 || w.versions[len(w.versions)-1] != w.versions[len(w.versions)-2] {
-				idle = 0
+			if now := w.server.newest(); next.request == nil || now != version {
+				version, idle = now, 0
 			}
 			if len(w.trace)-last > limit {
 				return fmt.Errorf("no rest %d steps after the last move", limit)
 			}
 			continue
 		}
-		lossy := slices.IndexFunc(w.process.streams, func(s *stream) bool { return s.lost && s.end.Err() == nil })
+		lossy := slices.IndexFunc(w.process.streams, func(s *stream) bool { return s.lost })
 		switch {
 		case len(w.late) > 0:
 			w.late[0].due = 0
 		case lossy >= 0:
 			w.trace = append(w.trace, w.process.streams[lossy].name+" begins again")
-			w.process.streams[lossy].expire()
-		case idle >= quiet && w.forbidden != "":
-			w.forbidden, idle = "", 0
+			if err := w.process.streams[lossy].expire(); err != nil {
+				return err
+			}
 		case idle >= quiet && len(moves) == 0:
 			return nil
 		case idle < 5*time.Second:
@@ -233,21 +199,15 @@ func (w *world) run(moves []move, limit int) error {
 // pass lets a request pass, with the fault that waits for it.
 func (w *world) pass(r *request) error {
 	for i, fault := range w.armed {
-		if apply := faults[fault.What]; r.writes() || apply.reads {
+		if r.writes() || fault.What == readFault {
 			w.armed = slices.Delete(w.armed, i, i+1)
 			w.trace = append(w.trace, "  "+fault.What)
-			return apply.run(w, r, fault)
+			return faults[fault.What](w, r, fault)
 		}
-	}
-	if r.target.resource == w.forbidden {
-		w.trace = append(w.trace, "  forbidden")
-		r.answer <- result{answer: status(http.StatusForbidden, "Forbidden", "a role was taken away")}
-		return nil
 	}
 	if r.writes() && len(w.trace) < w.flaky && mix(w.salt, uint32(len(w.trace)))%3 == 0 {
 		w.trace = append(w.trace, "  fails")
-		r.answer <- failure(r, move{Arg: w.salt})
-		return nil
+		return r.fail(move{Arg: w.salt})
 	}
 	got, err := w.send(r)
 	r.answer <- got
@@ -255,24 +215,23 @@ func (w *world) pass(r *request) error {
 }
 
 // send sends a request to the API server between the checks of the invariants.
-func (w *world) send(r *request) (result, error) {
+func (w *world) send(r *request) (got answer, err error) {
 	if err := w.check.before(w, r); err != nil {
-		return result{}, err
+		return got, err
 	}
 	var was *unstructured.Unstructured
 	if r.writes() && r.target.resource != "machines" { // the hub does not watch them: their watch ends with the CRD
-		was = w.server.get(r.target.collection(), r.target.namespace, r.target.name)
+		was = w.server.get(r.target)
 	}
-	got := r.send(w.server)
-	if got.err != nil {
-		return got, got.err
+	if got, err = r.send(w.server); err == nil {
+		err = w.check.answered(w, r, got, was)
 	}
-	return got, w.check.answered(w, r, got.answer, was)
+	return got, err
 }
 
-func (w *world) arriveLate(late *lateWrite) error {
-	w.late = slices.DeleteFunc(w.late, func(other *lateWrite) bool { return other == late })
+func (w *world) arriveLate(late *request) error {
+	w.late = slices.DeleteFunc(w.late, func(other *request) bool { return other == late })
 	w.check.late[late.named()] = true
-	_, err := w.send(late.request)
+	_, err := w.send(late)
 	return err
 }

@@ -3,16 +3,16 @@
 package order
 
 import (
+	"bufio"
 	"bytes"
-	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,57 +20,44 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// pool holds goroutines outside of every bubble that send requests, so a goroutine of a bubble that waits for an answer does not count as durably
-// blocked.
-type pool struct {
-	host   string // with the scheme
-	idle   chan sender
-	client *http.Client
+// user is a user of a server. Each request has a connection for itself and no other goroutine, so the bubble of its caller is not idle.
+type user struct {
+	url, token  string
+	connections chan net.Conn // without requests
 }
 
-type sender struct {
-	requests chan *http.Request
-	answers  chan result
-}
-
-func newPool(host string, client *http.Client) pool {
-	p := pool{host, make(chan sender, 8), client}
-	for range cap(p.idle) {
-		s := sender{make(chan *http.Request), make(chan result)}
-		p.idle <- s
-		go func() {
-			for request := range s.requests {
-				got := result{}
-				response, err := client.Do(request)
-				if got.err = err; err == nil {
-					got.code = response.StatusCode
-					got.body, got.err = io.ReadAll(response.Body)
-					_ = response.Body.Close()
-				}
-				s.answers <- got
-			}
-		}()
+func connect(url, token string, dial func() (net.Conn, error)) (u user, err error) {
+	u = user{url, token, make(chan net.Conn, 8)}
+	for range cap(u.connections) {
+		connection, err := dial()
+		if err != nil {
+			return u, err
+		}
+		u.connections <- connection
 	}
-	return p
+	return u, nil
 }
 
-// poolOf returns a pool of a user of the API server.
-func poolOf(kubeconfig string) (pool, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// login returns a user of the API server.
+func login(config *rest.Config) (user, error) {
+	security, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return pool{}, err
+		return user{}, err
 	}
-	config.NextProtos, config.DisableCompression = []string{"http/1.1"}, true // the cheapest
-	client, err := rest.HTTPClientFor(config)
-	return newPool(config.Host, client), err
+	return connect(config.Host, config.BearerToken, func() (net.Conn, error) {
+		return tls.Dial("tcp", strings.TrimPrefix(config.Host, "https://"), security)
+	})
 }
 
-// answer is the response of the API server, with its whole body.
+// answer is a response with its whole body.
 type answer struct {
 	code int
 	body []byte
@@ -78,18 +65,29 @@ type answer struct {
 
 func (a answer) ok() bool { return a.code < 300 }
 
-// do sends a request and reads the answer.
-func (p pool) do(method, uri, accept, contentType string, body []byte) (answer, error) {
-	request, err := http.NewRequest(method, p.host+uri, bytes.NewReader(body)) //nolint:noctx // the context of a bubble is of no use outside of it
-	if err != nil {
-		return answer{}, err
+// do sends a request and reads the answer. It sends it again while the API server begins to serve a CRD.
+func (u user) do(method, uri, contentType string, body []byte) (a answer, err error) {
+	connection := <-u.connections
+	defer func() { u.connections <- connection }()
+	for a.code == 0 || a.code == http.StatusTooManyRequests {
+		request, err := http.NewRequest(method, u.url+uri, bytes.NewReader(body)) //nolint:noctx // the API server always answers
+		if err != nil {
+			return a, err
+		}
+		request.Header = http.Header{"Accept": {"application/json"}, "Content-Type": {contentType}, "Authorization": {"Bearer " + u.token}}
+		if err := request.Write(connection); err != nil {
+			return a, err
+		}
+		response, err := http.ReadResponse(bufio.NewReader(connection), request)
+		if err != nil {
+			return a, err
+		}
+		a.code = response.StatusCode
+		if a.body, err = io.ReadAll(response.Body); err != nil {
+			return a, err
+		}
 	}
-	request.Header = http.Header{"Accept": {accept}, "Content-Type": {contentType}}
-	s := <-p.idle
-	s.requests <- request
-	got := <-s.answers
-	p.idle <- s
-	return got.answer, got.err
+	return a, nil
 }
 
 // target is a path of the API server, taken apart.
@@ -101,8 +99,8 @@ type target struct {
 // collection is the path of all objects of the resource.
 func (t target) collection() string { return t.prefix + "/" + t.resource }
 
-// key identifies the object.
-func (t target) key() string { return t.collection() + " " + t.namespace + "/" + t.name }
+// key identifies the object in its collection.
+func (t target) key() string { return t.namespace + "/" + t.name }
 
 // parse takes a path apart; false for discovery.
 func parse(path string) (target, bool) {
@@ -131,25 +129,36 @@ type change struct {
 	before  *unstructured.Unstructured // nil if it is new
 }
 
-func (c change) key() string { return c.object.GetNamespace() + "/" + c.object.GetName() }
+func keyOf(o *unstructured.Unstructured) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// history holds the changes of a resource since the last reset.
+// history holds the changes of a resource since the begin of the schedule.
 type history struct {
-	kind, version string
-	changes       []change
-	current       map[string]*unstructured.Unstructured
-	listed        int64               // resource version at the reset, or of the list
-	uids          map[types.UID]int64 // newest resource version
+	collection, kind, version string
+	listed                    int64 // resource version at the begin
+	current                   map[string]*unstructured.Unstructured
+	changes                   []change
 }
-
-// gone is the resource version of what no longer exists.
-const gone = 1 << 62
 
 func (h *history) last() int64 {
 	if n := len(h.changes); n > 0 {
-		return max(h.listed, h.changes[n-1].at)
+		return h.changes[n-1].at
 	}
 	return h.listed
+}
+
+// server is the API server, with the hub: the history of each resource.
+type server struct {
+	admin, installer, etcd user
+	watches                dynamic.Interface
+	ca                     string // of the conversion webhook, in base64
+	programs               []int  // processes of the API server and etcd
+	empty                  state  // without an installation
+
+	mu        sync.Mutex
+	schemas   map[string]answer   // by URI
+	resources map[string]*history // by collection
+	changed   chan struct{}       // closed at the next change
+	watched   chan *history       // to watch
 }
 
 // newest returns the resource version of the last change.
@@ -162,121 +171,60 @@ func (s *server) newest() (version int64) {
 	return version
 }
 
-// server is the API server, outside of every bubble: connections, and the history of each resource.
-type server struct {
-	admin, installer, etcd pool
-	ca                     string           // of the conversion webhook, in base64
-	known                  map[string]entry // what etcd held after the last restore
-
-	mu        sync.Mutex
-	schemas   map[string]answer   // by URI
-	resources map[string]*history // by collection
-	changed   chan struct{}       // closed at the next change
-	wanted    chan string         // collections to watch
-}
-
-// open returns the server of a bed.
-func (b bed) open() (s *server, err error) {
-	store := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", b.Etcd) }}
-	s = &server{
-		etcd: newPool("http://etcd", &http.Client{Transport: store}), ca: b.CA,
-		schemas: map[string]answer{}, resources: map[string]*history{}, changed: make(chan struct{}), wanted: make(chan string, 100),
-	}
-	if s.admin, err = poolOf(b.Admin); err != nil {
-		return nil, err
-	}
-	if s.installer, err = poolOf(b.Installer); err != nil {
-		return nil, err
-	}
-	go func() {
-		for collection := range s.wanted {
-			go s.watch(collection)
-		}
-	}()
-	s.known, err = s.keys(true)
-	return s, err
-}
-
-// observe returns the history of a resource. It starts the watch if there is none, and waits for the list.
+// observe returns the history of a resource. The first call lists the resource, and begins to watch it.
 func (s *server) observe(collection string) *history {
 	s.mu.Lock()
-	h, known := s.resources[collection]
-	if !known {
-		h = &history{uids: map[types.UID]int64{}}
-		s.resources[collection] = h
-		s.wanted <- collection
+	defer s.mu.Unlock()
+	if s.resources[collection] == nil {
+		s.resources[collection] = &history{collection: collection}
+		s.list(s.resources[collection])
+		s.watched <- s.resources[collection]
 	}
-	s.mu.Unlock()
-	s.await(func() bool { return h.current != nil })
-	return h
+	return s.resources[collection]
 }
 
-// watch follows a resource. Without it no schedule can go on: objects would be missing.
-func (s *server) watch(collection string) {
-	found, err := s.admin.do("GET", collection, "application/json", "", nil)
-	for err == nil && found.code == http.StatusTooManyRequests { // the API server begins to serve a CRD
-		found, err = s.admin.do("GET", collection, "application/json", "", nil)
-	}
+// list begins a history with the objects that exist. Without them no schedule can go on.
+func (s *server) list(h *history) {
+	found, err := s.admin.do("GET", h.collection, "", nil)
 	list := &unstructured.UnstructuredList{}
-	if err = errors.Join(err, list.UnmarshalJSON(found.body)); err != nil || !found.ok() {
-		panic(fmt.Sprintf("listing %s: %v %.300s", collection, err, found.body)) //nolint:forbidigo // see above
+	if err != nil || !found.ok() || list.UnmarshalJSON(found.body) != nil {
+		panic(fmt.Sprintf("listing %s: %v %.300s", h.collection, err, found.body)) //nolint:forbidigo // see above
 	}
-	s.mu.Lock()
-	h := s.resources[collection]
 	h.kind, h.version, h.listed = strings.TrimSuffix(list.GetKind(), "List"), list.GetAPIVersion(), number(list.GetResourceVersion())
-	h.current = map[string]*unstructured.Unstructured{}
+	h.current, h.changes = map[string]*unstructured.Unstructured{}, nil
 	for i := range list.Items {
-		h.current[change{object: &list.Items[i]}.key()] = &list.Items[i]
+		h.current[keyOf(&list.Items[i])] = &list.Items[i]
 	}
-	s.announce()
-	s.mu.Unlock()
+}
+
+// watch follows a resource until the API server ends.
+func (s *server) watch(h *history) {
+	t, _ := parse(h.collection)
+	group, err := schema.ParseGroupVersion(strings.TrimPrefix(strings.TrimPrefix(t.prefix, "/apis/"), "/api/"))
 	for err == nil {
-		err = s.follow(collection, h)
+		s.mu.Lock()
+		from := metav1.ListOptions{ResourceVersion: fmt.Sprint(h.last())}
+		s.mu.Unlock()
+		var events watch.Interface
+		if events, err = s.watches.Resource(group.WithResource(t.resource)).Watch(context.Background(), from); err == nil {
+			for event := range events.ResultChan() {
+				s.add(h, event.Type == watch.Deleted, event.Object.(*unstructured.Unstructured))
+			}
+		}
 	}
 }
 
-// follow follows a resource until the watch ends, as it does when the API server stores another state of a CRD. It returns an error when the API
-// server has ended.
-func (s *server) follow(collection string, h *history) error {
-	s.mu.Lock()
-	from := h.last()
-	s.mu.Unlock()
-	response, err := s.admin.client.Get(fmt.Sprintf("%s%s?watch=1&timeoutSeconds=86400&resourceVersion=%d", s.admin.host, collection, from)) //nolint:noctx // until the end of the process
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	for decoder := json.NewDecoder(response.Body); response.StatusCode == http.StatusOK; {
-		event := struct {
-			Type   string
-			Object unstructured.Unstructured
-		}{}
-		if decoder.Decode(&event) != nil {
-			return nil
-		}
-		if event.Type == "ERROR" {
-			panic(fmt.Sprintf("watching %s: %v", collection, event.Object)) //nolint:forbidigo // see watch
-		}
-		s.add(h, event.Type == "DELETED", &event.Object)
-	}
-	return nil
-}
-
-func (s *server) add(h *history, deleted bool, object *unstructured.Unstructured) {
+func (s *server) add(h *history, deleted bool, o *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := change{at: number(object.GetResourceVersion()), deleted: deleted, object: object}
-	c.before = h.current[c.key()]
-	h.changes = append(h.changes, c)
-	h.uids[object.GetUID()] = c.at
-	if h.current[c.key()] = object; deleted {
-		delete(h.current, c.key())
-		h.uids[object.GetUID()] = gone
+	c := change{at: number(o.GetResourceVersion()), deleted: deleted, object: o, before: h.current[keyOf(o)]}
+	if c.at <= h.listed { // it belongs to the former schedule
+		return
 	}
-	s.announce()
-}
-
-func (s *server) announce() {
+	h.changes = append(h.changes, c)
+	if h.current[keyOf(o)] = o; deleted {
+		delete(h.current, keyOf(o))
+	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -295,51 +243,31 @@ func (s *server) await(met func() bool) {
 }
 
 // get returns an object of the hub; nil if none exists.
-func (s *server) get(collection, namespace, name string) *unstructured.Unstructured {
+func (s *server) get(t target) *unstructured.Unstructured {
+	h := s.observe(t.collection())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.current[t.key()]
+}
+
+// all returns the objects of a resource at a resource version, sorted by key, and this version; 0 is the newest.
+func (s *server) all(collection string, at int64) (objects []*unstructured.Unstructured, version int64) {
 	h := s.observe(collection)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return h.current[namespace+"/"+name]
-}
-
-// all returns the objects of a resource, sorted by key.
-func (s *server) all(collection string) []*unstructured.Unstructured {
-	h := s.observe(collection)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return sorted(h.current)
-}
-
-func sorted(objects map[string]*unstructured.Unstructured) []*unstructured.Unstructured {
-	var keys []string
-	for key := range objects {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	var out []*unstructured.Unstructured
-	for _, key := range keys {
-		out = append(out, objects[key])
-	}
-	return out
-}
-
-// list returns the objects at a resource version; 0 is the newest.
-func (s *server) list(h *history, at int64) (objects map[string]*unstructured.Unstructured, version int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	objects = map[string]*unstructured.Unstructured{}
-	for key, object := range h.current {
-		objects[key] = object
-	}
+	then := maps.Clone(h.current)
 	version = h.last()
 	for _, c := range slices.Backward(h.changes) {
 		if at == 0 || c.at <= at {
 			break
 		}
 		version = c.at - 1
-		if delete(objects, c.key()); c.before != nil {
-			objects[c.key()] = c.before
+		if delete(then, keyOf(c.object)); c.before != nil {
+			then[keyOf(c.object)] = c.before
 		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(then)) {
+		objects = append(objects, then[key])
 	}
 	return objects, version
 }
@@ -347,79 +275,50 @@ func (s *server) list(h *history, at int64) (objects map[string]*unstructured.Un
 const crdCollection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 // write sends a request and returns when the hub has seen its change, and the API server has reacted to a changed CRD.
-func (s *server) write(p pool, method, uri, contentType string, body []byte) (answer, error) {
+func (s *server) write(by user, method, uri, contentType string, body []byte) (answer, error) {
 	path, query, _ := strings.Cut(uri, "?")
-	t, ok := parse(path)
-	dry := strings.Contains(query, "dryRun=")
-	var h *history
-	if ok && method != http.MethodGet && !dry && t.under != "token" && t.resource != "machines" && !strings.HasSuffix(t.resource, "reviews") { // no informer has instances
-		h = s.observe(t.collection())
+	t, _ := parse(path)
+	if t.resource == "machines" || strings.Contains(query, "dryRun=") { // no informer has instances
+		return by.do(method, uri, contentType, body)
 	}
-	got, err := p.do(method, uri, "application/json", contentType, body)
-	if err != nil || !got.ok() || h == nil {
+	h := s.observe(t.collection())
+	got, err := by.do(method, uri, contentType, body)
+	reply := struct {
+		Kind              string
+		metav1.ObjectMeta `json:"metadata"`
+	}{}
+	if err != nil || !got.ok() || json.Unmarshal(got.body, &reply) != nil {
 		return got, err
 	}
-	object := struct {
-		metav1.ObjectMeta `json:"metadata"`
-		Details           struct{ UID types.UID }
-	}{}
-	if err := json.Unmarshal(got.body, &object); err != nil {
-		return got, nil //nolint:nilerr // an answer without an object
-	}
-	uid, at := object.UID, number(object.ResourceVersion)
-	if uid == "" || object.DeletionTimestamp != nil && len(object.Finalizers) == 0 { // it is gone
-		uid, at = cmp.Or(uid, object.Details.UID), gone
-	}
-	if uid != "" && at > h.listed {
-		s.await(func() bool { return h.uids[uid] >= at })
-	}
+	gone := reply.Kind == "Status" || reply.DeletionTimestamp != nil && len(reply.Finalizers) == 0
+	s.await(func() bool {
+		return gone && h.current[t.key()] == nil || !gone && h.last() >= number(reply.ResourceVersion)
+	})
 	if t.collection() == crdCollection {
-		s.settleCRD(h, object.Name)
+		s.settle(reply.Name)
 	}
 	return got, nil
 }
 
-// settleCRD waits for the controllers of the API server: a new CRD is served, and a deleted CRD is gone.
-func (s *server) settleCRD(h *history, name string) {
+// settle waits for the controllers of the API server: a new CRD is served, and a deleted CRD is gone.
+func (s *server) settle(name string) {
 	var crd *unstructured.Unstructured
+	h := s.observe(crdCollection)
 	s.await(func() bool {
 		crd = h.current["/"+name]
-		if crd == nil {
-			return true
-		}
-		if crd.GetDeletionTimestamp() != nil {
-			return !slices.Equal(crd.GetFinalizers(), []string{"customresourcecleanup.apiextensions.k8s.io"})
-		}
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		return slices.ContainsFunc(conditions, func(c any) bool {
-			condition := c.(map[string]any)
-			return condition["type"] == "Established" && condition["status"] == "True"
-		})
+		deleting := crd != nil && crd.GetDeletionTimestamp() != nil
+		return crd == nil || deleting && !slices.Equal(crd.GetFinalizers(), []string{"customresourcecleanup.apiextensions.k8s.io"}) || !deleting && strings.HasPrefix(conditions(crd)["Established"], "True")
 	})
 	if crd == nil || crd.GetDeletionTimestamp() != nil {
 		return
 	}
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	for _, v := range versions {
-		version := v.(map[string]any)
-		for version["served"] == true {
-			found, err := s.admin.do("GET", "/apis/"+group+"/"+version["name"].(string), "application/json", "", nil)
-			if err != nil || found.ok() && bytes.Contains(found.body, []byte(`"name":"`+plural+`"`)) {
+	for _, version := range object.CRDVersions(crd) {
+		for object.ServesVersion(crd, version) {
+			found, err := s.admin.do("GET", "/apis/"+text(crd, "spec", "group")+"/"+version, "", nil)
+			if err != nil || found.ok() && bytes.Contains(found.body, []byte(`"name":"`+text(crd, "spec", "names", "plural")+`"`)) {
 				break
 			}
-			runtime.Gosched()
 		}
-	}
-}
-
-// reset forgets the changes of all resources.
-func (s *server) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.resources {
-		h.listed, h.changes, h.uids = h.last(), nil, map[types.UID]int64{}
 	}
 }
 
