@@ -154,7 +154,8 @@ func (t teardown) revision(ctx context.Context, name string) (teardownProgress, 
 		case err != nil:
 			return teardownProgress{}, err
 		case needed:
-			return teardownProgress{Progress: removal.Progress{Waiting: []string{"version " + current.DesiredVersion + " to be installed"}}}, nil
+			waiting := removal.Progress{Waiting: []string{"version " + current.DesiredVersion + " to be installed"}}
+			return teardownProgress{Progress: waiting}, t.remover.EndConversions(ctx, p.revision())
 		}
 	}
 	if stopping, err := t.stop(ctx, p); err != nil || !stopping.keep {

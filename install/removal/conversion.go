@@ -25,15 +25,12 @@ import (
 // API server then only changes apiVersion. The stored instances stay as they are, and the next version that adopts the CRD
 // restores the webhook. docs/decisions.md has the alternatives.
 
-// endConversions ends the conversion of the retained CRDs in the phases that were reached: the Services in later phases are deleted.
-func (r *Remover) endConversions(ctx context.Context, rev engine.Revision, removed engine.Removal) error {
-	reached := sets.New[string]()
-	for _, phase := range removed.Phases {
-		reached.Insert(phase.Name)
-	}
+// EndConversions ends the conversion of the retained CRDs of a revision whose Services do not exist. A removal that was interrupted needs it too: the
+// version that is installed now reads the instances before it has the Service.
+func (r *Remover) EndConversions(ctx context.Context, rev engine.Revision) error {
 	converted := sets.New[string]()
-	for phase, obj := range revision.Objects(rev.Phases) {
-		if reached.Has(phase.Name) && object.IsCRD(obj) && conversionService(obj).Name != "" {
+	for _, obj := range revision.Objects(rev.Phases) {
+		if object.IsCRD(obj) && conversionService(obj).Name != "" {
 			converted.Insert(obj.GetName())
 		}
 	}

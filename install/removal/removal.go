@@ -103,7 +103,7 @@ func (r *Remover) pass(ctx context.Context, rev engine.Revision) (progress Progr
 	if err := r.crds().unmarkRetained(ctx, rev, removed, retained); err != nil {
 		return Progress{}, err
 	}
-	if err := r.endConversions(ctx, rev, removed); err != nil {
+	if err := r.EndConversions(ctx, rev); err != nil {
 		return Progress{}, err
 	}
 	return progressOf(ctx, r.Engine.Reader, removed, retained)

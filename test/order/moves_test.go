@@ -231,6 +231,9 @@ func generate(seed uint64, releases int) schedule {
 			s.Moves = append(s.Moves, move{What: early})
 		}
 	}
+	if random.IntN(8) == 0 && !s.Install {
+		s.Moves = append(s.Moves, move{What: "restore-by-apply"})
+	}
 	slices.SortStableFunc(s.Moves, func(a, b move) int { return a.At - b.At })
 	return s
 }

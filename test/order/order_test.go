@@ -191,6 +191,7 @@ func TestReplays(t *testing.T) {
 		{3, 1, false, []move{{87, "adopt", 2096}, {88, "theirs-configmap", 792}}},                        // the annotation of an adoption was removed from another object with the name
 		{1, 3, false, []move{{0, "quick", 0}, {17, "delete-revision", 462}, {34, "crash-before", 1554}}}, // a crash in the recreation of a deleted ConfigMap of a replaced version left its objects
 		{3, 1, false, []move{{29, "lag", 4193}, {29, "release", 6120}}},                                  // webhooks of an older version that the cache did not have yet switched before the pods were ready
+		{1, 2, false, []move{{13, "release", 4915}, {62, "release", 4424}}},                              // the removal of a version stopped after the Service of the conversion of a retained CRD was deleted
 		{3, 2, false, []move{{43, "uninstall", 3095}}},                                                   // an uninstall removed objects of a version while the managers of the next version ran
 	}
 	if *replay != "" {
