@@ -3,6 +3,7 @@
 package install_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,7 +57,12 @@ func TestHold_UntilThePodsAreReady(t *testing.T) {
 	h.release(core(), awsWith(append(webhook.manifests(), strings.Replace(deployment("capa", placeholder), "replicas: 1", "replicas: 1\n  minReadySeconds: 1", 1), admitting("v1beta2"))...))
 	held := func() {
 		t.Helper()
-		h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment "+namespace+"/capa")
+		h.eventually("the rollout waits for its pods", func() error { // with reason RollingOut, later PodsNotReady
+			if now := h.conditions(); !strings.Contains(now, "installing 4.22.0-2") || !strings.Contains(now, "waiting for Deployment "+namespace+"/capa") {
+				return errors.New(now)
+			}
+			return nil
+		})
 		live := h.object(crdKind, "", machines)
 		if stored := h.storedVersions(); !slices.Equal(stored, []string{"v1beta1"}) || object.StorageVersion(live) != "v1beta1" || !object.ServesVersion(live, "v1beta2") {
 			t.Errorf("stored versions are %v, versions %v", stored, object.MapsAt(live.Object, "spec", "versions"))
