@@ -23,7 +23,7 @@ type move struct {
 	// At is the tick of the upgrade, or of the installation. A tick is before and after each write of a process. Before an upgrade, moves with a
 	// negative number have an effect until rest.
 	At   int
-	What string
+	Kind string
 	Arg  uint32
 }
 
@@ -164,21 +164,21 @@ func (w *world) watched(m move) (found []*stream) {
 
 // apply makes a move.
 func (w *world) apply(m move) error {
-	if m.What == "meddle" {
-		m.What = w.meddles(m)
+	if m.Kind == "meddle" {
+		m.Kind = w.meddles(m)
 	}
-	w.trace = append(w.trace, fmt.Sprintf("  %s %d", m.What, m.Arg))
-	action, order := actions[m.What], orders[m.What]
+	w.trace = append(w.trace, fmt.Sprintf("  %s %d", m.Kind, m.Arg))
+	action, order := actions[m.Kind], orders[m.Kind]
 	switch {
 	case action != nil:
-		w.check.did[m.What] = true
+		w.check.did[m.Kind] = true
 		return action(w, m)
 	case order != nil:
 		order(w, m)
-	case faults[m.What] != nil:
+	case faults[m.Kind] != nil:
 		w.armed = append(w.armed, m)
 	default:
-		return fmt.Errorf("no move %q", m.What)
+		return fmt.Errorf("no move %q", m.Kind)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func generate(seed uint64, releases int) schedule {
 		s.Moves = append(s.Moves, move{max(at, 0), what, random.Uint32() % 6400})
 	}
 	add(first[pair/len(failures)])
-	if actions[s.Moves[0].What] != nil && !s.Install && random.IntN(4) == 0 {
+	if actions[s.Moves[0].Kind] != nil && !s.Install && random.IntN(4) == 0 {
 		s.Moves[0].At = -1
 	}
 	add(failures[pair%len(failures)])
@@ -228,11 +228,11 @@ func generate(seed uint64, releases int) schedule {
 	}
 	for _, early := range []string{"quick", "no-instances"} {
 		if random.IntN(4) == 0 && !s.Install {
-			s.Moves = append(s.Moves, move{What: early})
+			s.Moves = append(s.Moves, move{Kind: early})
 		}
 	}
-	if random.IntN(8) == 0 && !s.Install {
-		s.Moves = append(s.Moves, move{What: "restore-by-apply"})
+	if random.IntN(8) == 0 && !s.Install { // as administrators restore a backup
+		s.Moves = append(s.Moves, move{Kind: "pause"}, move{Kind: "restore", Arg: random.Uint32() % 64})
 	}
 	slices.SortStableFunc(s.Moves, func(a, b move) int { return a.At - b.At })
 	return s

@@ -161,10 +161,11 @@ func (b *bench) check(s schedule, from string) (steps int) {
 	w, err := b.run(s)
 	steps = len(w.trace)
 	if err != nil && !b.Failed() {
-		s = b.shrink(s)
-		if w, err = b.run(s); err != nil {
-			fmt.Println(strings.Join(w.trace, "\n"))
+		smaller := b.shrink(s)
+		if again, failed := b.run(smaller); failed != nil {
+			w, err, s = again, failed, smaller
 		}
+		fmt.Println(strings.Join(w.trace, "\n"))
 		if *verbose {
 			fmt.Println(strings.Join(w.logs, "\n"))
 		}

@@ -199,10 +199,10 @@ func (w *world) run(moves []move) error {
 // pass lets a request pass, with the fault that waits for it.
 func (w *world) pass(r *request) error {
 	for i, fault := range w.armed {
-		if r.writes() || fault.What == readFault {
+		if r.writes() || fault.Kind == readFault {
 			w.armed = slices.Delete(w.armed, i, i+1)
-			w.trace = append(w.trace, "  "+fault.What)
-			return faults[fault.What](w, r, fault)
+			w.trace = append(w.trace, "  "+fault.Kind)
+			return faults[fault.Kind](w, r, fault)
 		}
 	}
 	if r.writes() && len(w.trace) < w.flaky && mix(w.salt, uint32(len(w.trace)))%3 == 0 {
