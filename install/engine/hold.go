@@ -180,8 +180,8 @@ func (h holder) matches(configuration *unstructured.Unstructured) bool {
 	return true
 }
 
-// existing returns the object in the cluster; nil if there is none. It reads an object from the API server that the cache does not have, as one that is
-// about to be adopted, if live is set.
+// existing returns the object in the cluster; nil if there is none. If live is set, an object that the cache does not have is read from the API server:
+// the cache has no object that is about to be adopted.
 func (h holder) existing(ctx context.Context, obj *unstructured.Unstructured, live bool) (*unstructured.Unstructured, error) {
 	actual, err := orNil(ReferenceTo(obj).Read(ctx, h.reader, client.UnsafeDisableDeepCopy))
 	if err == nil && actual == nil && live {

@@ -106,7 +106,7 @@ func clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1
 }
 
 // relate writes the related objects of the ClusterOperator. Only the installer controller knows them. It compares the object in the API server,
-// unless the one in the cache has them and the report before had them too: the cache can be older than the last write.
+// unless the ClusterOperator in the cache has them and the report before had them too: the cache can be older than the last write.
 func (r *Reporter) relate(ctx context.Context, related []configv1.ObjectReference) error {
 	operator, err := clusterOperator(ctx, r.Client)
 	if operator == nil || err != nil || slices.Equal(operator.Status.RelatedObjects, related) && slices.Equal(r.related, related) {

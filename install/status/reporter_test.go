@@ -268,7 +268,7 @@ func TestReport_SpecChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// A process that decided before another one, and writes after it, does not take back the decision of the other.
+// A process that decided before another process, and writes after it, does not take back the decision of the other.
 func TestReport_DecisionOfAnotherProcess(t *testing.T) {
 	w := newTestCluster(t)
 	read := w.desire(storedVersion())

@@ -204,11 +204,11 @@ func (s *server) restore(saved state) error {
 	if err := s.store("txn", map[string]any{"success": operations}, &struct{}{}); err != nil {
 		return err
 	}
-	shared.mu.Lock()
+	s.mu.Lock()
 	for _, h := range s.resources {
 		s.list(h)
 	}
-	shared.mu.Unlock()
-	shared.settle(machinesCRD)
+	s.mu.Unlock()
+	s.settle(machinesCRD)
 	return nil
 }

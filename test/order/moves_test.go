@@ -279,7 +279,7 @@ func (w *world) admin(method, path, body string) error {
 // spec changes the spec of the ClusterAPI object.
 func (w *world) spec(patch string) error { return w.admin("PATCH", clusterPath, `{"spec":`+patch+`}`) }
 
-// victims are objects that a user deletes, edits or restores, and the edits; more often the one that differs between all releases.
+// victims are objects that a user deletes, edits or restores, and the edits; more often the ConfigMap that differs between all releases.
 var victims = []struct{ path, edit string }{
 	{operands + "configmaps/settings", `{"data":{"value":"edited"}}`},
 	{managers + "/capa", `{"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"manager","image":"edited"}]}}}}`},
