@@ -3,13 +3,13 @@
 package installer
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 )
 
@@ -73,7 +73,7 @@ func (r revisions) ownedBy(cluster *v1alpha1.ClusterAPI) []*corev1.ConfigMap {
 	}
 	var out []*corev1.ConfigMap
 	for i := range r {
-		if !kept[versionOf(r[i])] {
+		if !kept[revision.VersionOf(r[i])] {
 			out = append(out, &r[i])
 		}
 	}
@@ -84,7 +84,7 @@ func (r revisions) ownedBy(cluster *v1alpha1.ClusterAPI) []*corev1.ConfigMap {
 func (r revisions) versions() []string {
 	var names []string
 	for _, configMap := range r {
-		if name := versionOf(configMap); name != "" {
+		if name := revision.VersionOf(configMap); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -104,11 +104,6 @@ func (r revisions) installedAs(name string) string {
 		}
 	}
 	return name
-}
-
-// versionOf returns the version that a ConfigMap is a part of; empty if there is none.
-func versionOf(configMap corev1.ConfigMap) string {
-	return cmp.Or(configMap.Labels[v1alpha1.RevisionLabel], configMap.Labels[v1alpha1.RevisionPartLabel])
 }
 
 func awaitsTeardown(configMap *corev1.ConfigMap) bool {

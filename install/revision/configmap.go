@@ -4,6 +4,7 @@ package revision
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +26,11 @@ const (
 	// dataKey is the key of the stored set in binaryData.
 	dataKey = "manifests.json.zst"
 )
+
+// VersionOf returns the version that a ConfigMap is a part of; empty if there is none.
+func VersionOf(configMap corev1.ConfigMap) string {
+	return cmp.Or(configMap.Labels[v1alpha1.RevisionLabel], configMap.Labels[v1alpha1.RevisionPartLabel])
+}
 
 // ConfigMaps returns the ConfigMaps of a version in the installer's namespace: the revision ConfigMap with the
 // name of the version and, if the stored set does not fit into it, further parts

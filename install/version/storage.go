@@ -4,7 +4,6 @@ package version
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -198,7 +197,7 @@ func (s storage) repair(ctx context.Context, cluster *v1alpha1.ClusterAPI, exist
 		}
 		stored, readable := storedIn(existing, *version)
 		replaced := name != cluster.Status.DesiredVersion && slices.ContainsFunc(existing, func(c corev1.ConfigMap) bool {
-			return !c.DeletionTimestamp.IsZero() && cmp.Or(c.Labels[v1alpha1.RevisionLabel], c.Labels[v1alpha1.RevisionPartLabel]) == name
+			return !c.DeletionTimestamp.IsZero() && revision.VersionOf(c) == name
 		})
 		if !readable || replaced || s.isIntact(cluster, *version, stored, existing) {
 			continue
