@@ -34,6 +34,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/removal"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -136,6 +138,28 @@ func TestTeardownRevision_VersionsInUse(t *testing.T) {
 	}
 	if err := live.Get(t.Context(), client.ObjectKeyFromObject(requirement), requirement); err != nil {
 		t.Errorf("4.22.0-5 has the objects of 4.22.0-4, but not its requirement: %v", err)
+	}
+}
+
+// A removal that was interrupted, because the desired version needs an object, ends the conversion of a retained CRD whose Service is gone.
+func TestTeardownRevision_InterruptedEndsConversion(t *testing.T) {
+	crds, err := yamldoc.Objects([]byte(fixture.CRD("machines", "Machine", fixture.Conversion, "v1beta1", "v1beta2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, currentContent := storedVersion(t, "4.22.0-1", settings("other", "red"))
+	_, old := storedVersion(t, "4.22.0-2", settings("shared", "red"), crds[0])
+	desired, desiredContent := storedVersion(t, "4.22.0-3", settings("shared", "blue"))
+	retained := crds[0].DeepCopy()
+	retained.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
+	live := fake.NewClientBuilder().WithScheme(clusterScheme(t)).WithObjects(controlledBy(t, "4.22.0-2", settings("shared", "red")), retained).Build()
+	down := reconcilerOf(t, live, live, watches{}).teardown(stateOf([]v1alpha1.Version{current, desired}, currentContent, old, desiredContent))
+	got, err := down.revision(t.Context(), "4.22.0-2")
+	if err := errors.Join(err, live.Get(t.Context(), client.ObjectKeyFromObject(retained), retained)); err != nil {
+		t.Fatal(err)
+	}
+	if strategy := object.TextAt(retained.Object, "spec", "conversion", "strategy"); strategy != "None" || len(got.Waiting) == 0 {
+		t.Errorf("the strategy is %q, the removal waits for %q", strategy, got.Waiting)
 	}
 }
 

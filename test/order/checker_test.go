@@ -4,21 +4,20 @@ package order
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/engine"
@@ -30,202 +29,131 @@ import (
 
 // checker checks the invariants.
 type checker struct {
-	did       map[string]bool // actions so far
-	touched   map[string]bool // names of objects that another actor has written -> whether the informers had seen it when the last reconcile began
-	late      map[string]bool // names of objects that a former leader has written
-	older     map[string]bool // names of objects that an older backup has given fields of an older version
-	machines  map[string]bool // names of instances
-	finalized map[string]bool // paths of objects that got the finalizer of a user
-	listed    map[string]bool // versions that were in the status
-	current   string          // the version that is completely installed
-	installs  bool            // a ClusterAPI object exists
-	drift     string          // of an event that no other actor explains
-}
-
-func newChecker() *checker {
-	return &checker{did: map[string]bool{}, touched: map[string]bool{}, late: map[string]bool{}, older: map[string]bool{}, machines: map[string]bool{}, finalized: map[string]bool{}, listed: map[string]bool{}}
+	did    sets.Set[string] // actions so far
+	older  sets.Set[string] // objects that an older backup has given fields of an older version, by kind and name
+	unseen bool             // another actor has written since the begin of the last reconcile of the installer, or informers had not seen it then
+	drift  string           // of an event that no other actor explains
 }
 
 // reading is what a controller has read.
 type reading struct {
-	cluster, began *v1alpha1.ClusterAPI // last, and at the begin of the reconcile
-	conditions     map[string]string    // of cluster
-	listed         bool                 // the next read of the ClusterAPI object begins a reconcile
+	cluster, began v1alpha1.ClusterAPI // last, and at the begin of the reconcile
+	listed         bool                // the next read of the ClusterAPI object begins a reconcile
 }
 
-func (r *request) reading() *reading {
-	if r.process.readings[r.actor] == nil {
-		r.process.readings[r.actor] = &reading{began: &v1alpha1.ClusterAPI{}}
-	}
-	return r.process.readings[r.actor]
-}
+func (r *request) reading() reading { return r.process.readings[r.actor] }
 
-// changed records a write of another actor.
-func (c *checker) changed(path string) {
-	path, _, _ = strings.Cut(path, "?")
-	switch t, _ := parse(path); {
-	case path == machines:
-		clear(c.machines)
-	case t.resource == "machines":
-		c.machines[t.name] = true
-	case path != clusterPath:
-		c.touched[t.name] = false
-	}
-}
-
-// excused reports whether an object can differ from what a process knows: another actor has written it since the last reconcile began.
-func (c *checker) excused(name string) bool {
-	known, touched := c.touched[name]
-	return touched && !known
-}
-
-// begun records what the informers know when a reconcile of the installer begins.
+// begun records that the installer begins a reconcile.
 func (c *checker) begun(w *world) {
-	for name := range c.touched {
-		c.touched[name] = !slices.ContainsFunc(w.process.streams, func(s *stream) bool {
-			_, pending := s.pending()
-			return pending != nil && pending.object.GetName() == name || s.lost || s.forgets
-		})
-	}
+	c.unseen = c.unseen && slices.ContainsFunc(w.process.streams, func(s *stream) bool {
+		_, pending := s.pending()
+		return pending != nil || s.lost || s.forgets
+	})
 }
+
+// The actions after which nothing drifts, and the actions after which a reason can be terminal.
+var (
+	harmless = sets.New("instance", "no-instances", "pause", "manage", "ignore")
+	blocking = sets.New("edit", "restore", "restore-by-apply", "not-ready", "uninstall", "unmanage", "override", "theirs-configmap", "theirs-webhook", "theirs-secret", "theirs-crd")
+)
 
 // adopted reports whether the CRD was adopted: fields of its former owner stay.
-func (c *checker) adopted() bool { return c.did["unmanage"] || c.did["theirs-crd"] }
+func (c *checker) adopted() bool { return c.did.HasAny("unmanage", "theirs-crd") }
 
-// restored reports whether an object was restored.
-func (c *checker) restored() bool { return c.did["restore"] || c.did["restore-by-apply"] }
-
-// event checks an Event: drift needs another actor.
+// event checks an Event.
 func (c *checker) event(body []byte) {
-	event := struct{ Reason, Note, Message string }{}
-	_ = json.Unmarshal(body, &event)
-	if event.Reason == "DriftCorrected" && len(c.touched) == 0 && !c.did["uninstall"] && !c.did["override"] {
-		c.drift = event.Note + event.Message
+	if harmless.IsSuperset(c.did) && strings.Contains(string(body), "DriftCorrected") {
+		c.drift = string(body)
 	}
 }
 
 // ours reports whether a path belongs to the program itself, and not to a provider.
-func ours(t target) bool {
-	return t.namespace == v1alpha1.OpenShiftNamespaces.Operator || t.resource == "clusterapis" || t.resource == "clusteroperators" || strings.HasPrefix(t.name, "openshift-capi-installer")
+func ours(t *apirequest.RequestInfo) bool {
+	return t.Namespace == v1alpha1.OpenShiftNamespaces.Operator || t.Resource == "clusterapis" || t.Resource == "clusteroperators" || strings.HasPrefix(t.Name, "openshift-capi-installer")
 }
 
 // before checks a write of a process before the API server gets it.
 func (c *checker) before(w *world, r *request) error {
+	crd := w.at(crdPath)
 	switch t := r.target; {
+	case c.drift != "":
+		return fmt.Errorf("G15: an event reports drift, and no other actor has changed an object: %s", c.drift)
 	case !r.writes() || ours(t):
 		return nil
-	case t.resource == "machines":
-		if crd := w.at(crdPath); crd != nil && crd.GetLabels()[engine.ManagedByLabel] == "" && crd.GetAnnotations()[v1alpha1.AdoptAnnotation] == "" {
-			return fmt.Errorf("an instance of a CRD of others is written: %s", r)
-		}
-		return nil
-	case r.reading().cluster == nil:
+	case r.reading().cluster.Name == "":
 		return fmt.Errorf("G4: a write is decided without a read of the ClusterAPI object: %s", r)
-	case r.method == http.MethodDelete && t.name == machinesCRD:
-		if found, err := w.stored(); len(found) > 0 || err != nil {
-			return fmt.Errorf("G1: CRD %s is deleted with %d instances %v", t.name, len(found), err)
+	case t.Resource == "machines" && crd != nil && crd.GetLabels()[engine.ManagedByLabel] == "" && !v1alpha1.AllowsAdoption(crd.GetAnnotations()):
+		return fmt.Errorf("an instance of a CRD of others is written: %s", r)
+	case r.Method == http.MethodDelete && (t.Resource == "machines" || t.Name == machinesCRD):
+		if found := w.all(machines); len(found) > 0 {
+			return fmt.Errorf("G1: %s, and %d instances exist", r, len(found))
 		}
 	}
-	sent := &unstructured.Unstructured{}
-	if r.method != http.MethodPost && r.kind != applyPatch || json.Unmarshal(r.body, &sent.Object) != nil {
+	if r.target.Resource == "machines" || r.target.Verb != "create" && !r.applies() {
 		return nil
 	}
-	return c.apply(w, r, sent)
+	return c.apply(w, r, r.sent)
 }
 
 // apply checks a write of an installed object.
 func (c *checker) apply(w *world, r *request, sent *unstructured.Unstructured) error {
-	t := r.target
-	t.name = sent.GetName()
-	live, key := w.server.get(t), keyIn(sent)
-	status := r.reading().cluster.Status
-	desired, current := status.Version(status.DesiredVersion), status.Version(status.CurrentVersion)
-	provided := func(version *v1alpha1.Version) bool { return version != nil && w.component(version, key) >= 0 }
-	unmanaged := func(version *v1alpha1.Version) bool {
-		return version != nil && slices.Contains(version.UnmanagedCRDs, sent.GetName())
-	}
+	live, key, owner, read := w.server.get(r.target), keyIn(sent), controller(sent), r.reading().cluster
+	desired, current := managed(&read, read.Status.DesiredVersion), managed(&read, read.Status.CurrentVersion)
+	of, former := w.owner(desired, key), w.owner(current, key)
 	switch {
 	case strings.Count(sent.GetAnnotations()[v1alpha1.OwnersAnnotation], `"uid"`) > 1:
 		return fmt.Errorf("the previous version stays an owner: %s", r)
-	case live == nil && w.releases.have(key) && !provided(desired) && !provided(current):
-		return fmt.Errorf("a superseded version creates %s", key)
-	case unmanaged(desired) && (current == nil || unmanaged(current)):
-		return fmt.Errorf("an unmanaged CRD is written: %s", r)
-	}
-	if _, touched := c.touched[sent.GetName()]; live != nil && r.kind == applyPatch && (object.IsCRD(sent) || !touched) && sent.GetAnnotations()[v1alpha1.RevisionAnnotation] != "" && switches(live, sent) {
-		if err := c.hold(w, sent); err != nil {
-			return fmt.Errorf("G18: %s switches before %w", key, err)
-		}
-	}
-	if desired == nil || desired == current || r.process.life.Err() != nil || live != nil && controller(live) == controller(sent) {
+	case (live == nil || controller(live) == "") && owner != of && owner != former:
+		return fmt.Errorf("neither the current nor the desired version installs an object: %s", r)
+	case live != nil && r.applies() && c.switches(w, live, sent):
+		return fmt.Errorf("G18: %s switches before the pods of its revision are ready", key)
+	case of == "" || of == former || of != owner || r.process.life.Err() != nil || live != nil && controller(live) == owner:
 		return nil
 	}
-	return c.rollout(w, r.reading().cluster, sent)
-}
-
-// switches reports whether a write changes the storage version of a CRD, or the path of a webhook: pods of the former version do not serve both.
-func switches(live, sent *unstructured.Unstructured) bool {
-	was, is := object.StorageVersion(live)+path(live), object.StorageVersion(sent)+path(sent)
-	return was != "" && is != "" && was != is
-}
-
-// hold returns an error unless a revision has applied its webhooks before the storage version of a CRD, and its pods are ready.
-func (c *checker) hold(w *world, sent *unstructured.Unstructured) error {
-	webhook, pods := w.at(configurations+"/machines"), w.at(managers+"/capa")
-	if webhook != nil && object.IsCRD(sent) && controller(webhook) != controller(sent) && !c.excused("machines") {
-		return errors.New("the webhook configuration of the revision is applied")
-	}
-	if pods != nil && !c.excused("capa") && (!isReady(pods) || pods.GetAnnotations()[v1alpha1.RevisionAnnotation] != sent.GetAnnotations()[v1alpha1.RevisionAnnotation]) {
-		return errors.New("the pods of the revision are ready")
+	if err := c.complete(w, desired, current, key); err != nil { // the first write of an object by the desired version
+		return fmt.Errorf("G18: %s is written, and %w", key, err)
 	}
 	return nil
 }
 
-// path returns the path of a webhook.
-func path(o *unstructured.Unstructured) string {
+// switches reports whether a write makes the API server ask pods that are not ready.
+func (c *checker) switches(w *world, live, sent *unstructured.Unstructured) bool {
+	pods, was, is := w.at(managers+"/capa"), served(live), served(sent)
+	if was == "" || is == "" || was == is || pods == nil || c.unseen || c.did.HasAny("restore", "restore-by-apply") && !object.IsCRD(sent) {
+		return false
+	}
+	return !isReady(pods) || pods.GetAnnotations()[v1alpha1.RevisionAnnotation] != sent.GetAnnotations()[v1alpha1.RevisionAnnotation]
+}
+
+// served returns the storage version of a CRD, or the path of a webhook: pods of another revision do not serve it.
+func served(o *unstructured.Unstructured) string {
 	for _, webhook := range object.MapsAt(o.Object, "webhooks") {
 		return object.TextAt(webhook, "clientConfig", "service", "path")
 	}
-	return ""
+	return object.StorageVersion(o)
 }
 
-// rollout checks the first write of an object by the desired version: the objects of earlier components, and the CRDs of its component, are complete.
-func (c *checker) rollout(w *world, cluster *v1alpha1.ClusterAPI, sent *unstructured.Unstructured) error {
-	desired, current := cluster.Status.Version(cluster.Status.DesiredVersion), cluster.Status.Version(cluster.Status.CurrentVersion)
-	maintained := func(key string, component int) bool { // by the current version
-		return current != nil && w.component(current, key) >= 0 && ownerOf(current, w.component(current, key)) == ownerOf(desired, component)
-	}
-	at := w.component(desired, keyIn(sent))
-	if at < 0 || controller(sent) != ownerOf(desired, at) || maintained(keyIn(sent), at) {
-		return nil
-	}
-	for i, component := range desired.Components[:at+1] {
-		for key, manifest := range w.releases.of[string(component.Image)] {
-			crd := w.installed()[key]
-			waits := manifest.GetKind() != "CustomResourceDefinition" || object.IsCRD(sent) || crd != nil && len(object.CRDVersions(crd)) > len(object.CRDVersions(manifest))
-			if maintained(key, i) || i == at && waits || slices.Contains(append(desired.UnmanagedCRDs, cluster.Spec.UnmanagedCRDs...), manifest.GetName()) {
-				continue // a failure stops no other object of its phase
-			}
-			if err := c.complete(w, key, ownerOf(desired, i), i < at); err != nil {
-				return fmt.Errorf("G18: %s is written, and %w", sent.GetName(), err)
+// complete returns an error unless the components of a version before the component with an object, and the CRDs of that component, are installed, and
+// pods are ready; of all components if none has the object. The current version maintains the objects that it has in common with the version.
+func (c *checker) complete(w *world, version, current *v1alpha1.Version, before string) error {
+	installed := w.installed()
+	for _, component := range version.Components {
+		objects := w.releases.of[string(component.Image)]
+		last := objects[before] != nil
+		for key, manifest := range objects {
+			live, owner := installed[key], w.owner(version, key)
+			switch {
+			case c.unseen || owner == "" || owner == w.owner(current, key):
+			case last && (!object.IsCRD(manifest) || strings.HasPrefix(before, "CustomResourceDefinition") || live != nil && len(object.CRDVersions(live)) > len(object.CRDVersions(manifest))):
+			case live == nil || live.GetDeletionTimestamp() != nil || controller(live) != owner:
+				return fmt.Errorf("%s does not belong to %s", key, owner)
+			case live.GetKind() == "Deployment" && !isReady(live):
+				return fmt.Errorf("%s is not ready", key)
 			}
 		}
-	}
-	return nil
-}
-
-// complete returns an error unless an object belongs to a version, and is ready.
-func (c *checker) complete(w *world, key, owner string, ready bool) error {
-	kind, name, _ := strings.Cut(key, " ")
-	live := w.installed()[key]
-	switch {
-	case c.excused(name) || c.late[name]:
-	case live == nil || live.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("%s does not exist", key)
-	case controller(live) != owner:
-		return fmt.Errorf("%s belongs to %s", key, controller(live))
-	case ready && kind == "Deployment" && !isReady(live):
-		return fmt.Errorf("%s is not ready", key)
+		if last {
+			break
+		}
 	}
 	return nil
 }
@@ -235,196 +163,122 @@ func (c *checker) answered(w *world, r *request, a answer, was *unstructured.Uns
 	if !a.ok() {
 		return nil
 	}
-	t, now := r.target, &unstructured.Unstructured{}
-	if r.method == http.MethodDelete && r.writes() {
+	t := r.target
+	if r.writes() && was != nil && was.GetLabels()[othersLabel] == "others" && was.GetLabels()[engine.ManagedByLabel] == "" && (r.Method == http.MethodDelete || !v1alpha1.AllowsAdoption(was.GetAnnotations())) {
+		return fmt.Errorf("an object of others is written: %s", r)
+	}
+	if r.Method == http.MethodDelete && r.writes() && was != nil {
 		return c.removed(w, r, was)
 	}
-	if err := now.UnmarshalJSON(a.body); err != nil {
-		return err
-	}
-	switch {
-	case t.resource == "configmaps" && r.method == http.MethodGet && t.name == "":
-		r.reading().listed = true
-	case t.resource == "clusterapis" && r.method == http.MethodGet && t.name != "":
-		c.read(w, r, now)
-	case r.writes() && was != nil && was.GetLabels()[othersLabel] == "others" && was.GetLabels()[engine.ManagedByLabel] == "" && !v1alpha1.AllowsAdoption(was.GetAnnotations()):
-		return fmt.Errorf("an object of others is written: %s", r)
-	case r.writes() && was != nil && now.GetUID() == was.GetUID() && slices.Contains(was.GetFinalizers(), userFinalizer) && !slices.Contains(now.GetFinalizers(), userFinalizer):
-		return fmt.Errorf("the finalizer of a user is removed: %s", r)
-	case r.actor == "clusteroperator" && t.under == "status" && r.writes():
-		if diff := gocmp.Diff(r.reading().conditions, conditions(now)); diff != "" {
-			return fmt.Errorf("G2: the ClusterOperator does not have the conditions that were read last (-,+):\n%s", diff)
-		}
-	case t.collection() == crdCollection && t.name == machinesCRD && r.writes() && was != nil:
-		return w.migrated(was, now)
-	case t.resource == "clusterapis" && r.writes():
-		return c.status(w, r, clusterIn(now), clusterIn(was))
-	}
-	return nil
-}
-
-// read records what a controller has read.
-func (c *checker) read(w *world, r *request, o *unstructured.Unstructured) {
 	of := r.reading()
-	of.cluster, of.conditions = clusterIn(o), conditions(o)
-	if of.listed {
-		if of.began, of.listed = of.cluster, false; r.actor == "installer" {
+	switch {
+	case t.Resource == "configmaps" && r.Method == http.MethodGet && t.Name == "":
+		of.listed = true
+	case t.Resource == "clusterapis" && r.Method == http.MethodGet && t.Name != "":
+		if of.listed && r.actor == "installer" {
 			c.begun(w)
 		}
+		if of.cluster = *w.cluster(); of.listed {
+			of.began, of.listed = of.cluster, false
+		}
+	case r.actor == "clusteroperator" && t.Subresource == "status" && r.writes():
+		if diff := w.differences(&of.cluster); diff != "" {
+			return fmt.Errorf("G2: the ClusterOperator does not have the conditions that were read last (-,+):\n%s", diff)
+		}
+	case t.Name == machinesCRD && r.writes():
+		return w.instances()
+	case t.Resource == "clusterapis" && r.writes():
+		return c.status(w, r, w.cluster(), typed[v1alpha1.ClusterAPI](was))
 	}
+	r.process.readings[r.actor] = of
+	return nil
 }
 
 // removed checks a deletion that the API server has accepted.
 func (c *checker) removed(w *world, r *request, was *unstructured.Unstructured) error {
-	if was == nil || ours(r.target) || r.target.resource == "machines" {
-		return nil
-	}
-	if was.GetLabels()[engine.ManagedByLabel] != v1alpha1.Prefix {
-		return fmt.Errorf("an object of others is deleted: %s", r)
-	}
 	if cluster := w.cluster(); cluster != nil && cluster.DeletionTimestamp == nil {
-		for _, version := range cluster.Status.Versions {
-			i := w.component(&version, keyIn(was))
-			if i >= 0 && ownerOf(&version, i) == controller(was) && (version.Name == cluster.Status.CurrentVersion || version.Name == cluster.Status.DesiredVersion) {
-				return fmt.Errorf("G14: an object of version %s is deleted: %s", version.Name, r)
+		for _, name := range []string{cluster.Status.CurrentVersion, cluster.Status.DesiredVersion} {
+			if owner := w.owner(cluster.Status.Version(name), keyIn(was)); owner != "" && owner == controller(was) {
+				return fmt.Errorf("G14: an object of version %s is deleted: %s", name, r)
 			}
 		}
 	}
-	if read := r.reading().cluster; read != nil && read.DeletionTimestamp != nil && was.GetKind() != "Deployment" && !c.restored() {
-		for key, live := range w.installed() {
-			if live.GetKind() == "Deployment" && live.GetDeletionTimestamp() == nil {
-				return fmt.Errorf("G19: an object is deleted while %s runs: %s", key, r)
+	if r.reading().cluster.DeletionTimestamp != nil && !ours(r.target) && was.GetKind() != "Deployment" && !c.did.HasAny("restore", "restore-by-apply") {
+		for _, manager := range w.all(managers) {
+			if controller(manager) != "" && manager.GetDeletionTimestamp() == nil {
+				return fmt.Errorf("G19: an object is deleted while %s runs: %s", manager.GetName(), r)
 			}
 		}
 	}
 	return nil
 }
 
-// migrated checks that no instance is stored in a version that a write removes from the stored versions.
-func (w *world) migrated(was, now *unstructured.Unstructured) error {
-	instances, err := w.stored()
-	for _, one := range instances {
-		version := one.GroupVersionKind().Version
-		if slices.Contains(object.TextsAt(was.Object, "status", "storedVersions"), version) && !slices.Contains(object.TextsAt(now.Object, "status", "storedVersions"), version) {
+// instances checks the instances: their CRD lists the versions in which they are stored, and their user owns fields of them.
+func (w *world) instances() error {
+	for _, one := range w.all(machines) {
+		switch version := one.GroupVersionKind().Version; {
+		case !slices.Contains(object.TextsAt(w.at(crdPath).Object, "status", "storedVersions"), version):
 			return fmt.Errorf("G17: %s is no longer a stored version, and instance %s is stored in it", version, one.GetName())
+		case !slices.ContainsFunc(one.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "kubectl" }):
+			return fmt.Errorf("instance %s has lost the owner of its fields", one.GetName())
 		}
 	}
-	return err
-}
-
-// explained are the actions that explain terminal reasons.
-var explained = map[string][]reason.Reason{
-	"theirs-configmap": {reason.Collision},
-	"theirs-webhook":   {reason.Collision},
-	"theirs-secret":    {reason.Collision},
-	"theirs-crd":       {reason.Collision},
-	"uninstall":        {reason.UninstallBlocked},
-	"unmanage":         {reason.CheckerAbsent, reason.Incompatible},
-	"manage":           {reason.Collision},                             // the CRD was released, and the next version is not in the status
-	"override":         {reason.ComponentMissing, reason.RenderFailed}, // two components of different releases can have the same object
-	"not-ready":        {reason.ProgressDeadlineExceeded},
-	"restore":          {reason.Contested}, // three of an object
-	"restore-by-apply": {reason.Contested},
-	"edit":             {reason.Contested},
+	return nil
 }
 
 // status checks a ClusterAPI object that a process has written.
 func (c *checker) status(w *world, r *request, now, was *v1alpha1.ClusterAPI) error {
-	if r.actor == "installer" && now.Status.DesiredVersion != was.Status.DesiredVersion {
-		return fmt.Errorf("the installer changes the desired version from %s to %s", was.Status.DesiredVersion, now.Status.DesiredVersion)
-	}
-	if version := now.Status.Version(now.Status.CurrentVersion); version != nil && version.Name != c.current && r.actor == "installer" {
-		c.current = version.Name
-		for i, component := range version.Components {
-			for key, manifest := range w.releases.of[string(component.Image)] {
-				unmanaged := append(version.UnmanagedCRDs, r.reading().cluster.Spec.UnmanagedCRDs...)
-				if err := c.complete(w, key, ownerOf(version, i), true); err != nil && !slices.Contains(unmanaged, manifest.GetName()) {
-					return fmt.Errorf("G5: %s is the current version, and %w", version.Name, err)
-				}
-			}
-		}
-	}
-	began := r.reading().began
-	for _, condition := range now.Status.Conditions {
-		known := began.Generation
-		if before := meta.FindStatusCondition(was.Status.Conditions, condition.Type); before != nil {
-			known = max(known, before.ObservedGeneration)
-		}
-		withdrawn := began.Status.DesiredVersion != now.Status.DesiredVersion // the report that it began with is about another version
-		if r.target.under == "status" && !withdrawn && condition.ObservedGeneration > known && strings.HasPrefix(strings.ToLower(condition.Type), r.actor) {
-			return fmt.Errorf("%s claims generation %d, and %s has read %d", condition.Type, condition.ObservedGeneration, r.actor, began.Generation)
-		}
-		of := reason.Reason(condition.Reason)
-		if reason.Of(of).Severity == reason.Terminal && !slices.ContainsFunc(slices.Collect(maps.Keys(c.did)), func(action string) bool { return slices.Contains(explained[action], of) }) {
-			return fmt.Errorf("the terminal reason %s has no cause: %s", of, condition.Message)
-		}
-	}
-	for _, version := range now.Status.Versions {
-		if !c.listed[version.Name] && !c.did["delete-revision"] && !c.did["uninstall"] && w.at(revisions+"/"+version.Name) == nil {
-			return fmt.Errorf("G11: version %s is in the status, and has no revision ConfigMap", version.Name)
-		}
-		c.listed[version.Name] = true
-	}
-	return nil
-}
-
-// after checks a step: drift has a cause, and an uninstall ends with the last object.
-func (c *checker) after(w *world) error {
-	if c.drift != "" {
-		return fmt.Errorf("G15: an event reports drift, and no other actor has changed an object: %s", c.drift)
-	}
-	before := c.installs
-	if c.installs = w.cluster() != nil; before && !c.installs && !c.restored() {
+	if now == nil {
 		for key, object := range w.installed() {
-			if object.GetName() != machinesCRD {
+			if object.GetName() != machinesCRD && !c.did.HasAny("restore", "restore-by-apply") {
 				return fmt.Errorf("an uninstall ends, and %s is left", key)
 			}
 		}
+		return nil
+	}
+	if r.actor == "installer" && now.Status.DesiredVersion != was.Status.DesiredVersion {
+		return fmt.Errorf("the installer changes the desired version from %s to %s", was.Status.DesiredVersion, now.Status.DesiredVersion)
+	}
+	now.Spec = r.reading().cluster.Spec
+	if version := managed(now, now.Status.CurrentVersion); version != nil && version.Name != was.Status.CurrentVersion {
+		if err := c.complete(w, version, nil, ""); err != nil {
+			return fmt.Errorf("G5: %s is the current version, and %w", version.Name, err)
+		}
+	}
+	began := r.reading().began
+	withdrawn := began.Status.DesiredVersion != now.Status.DesiredVersion // the report that it began with is about another version
+	for _, condition := range now.Status.Conditions {
+		before, generation := meta.FindStatusCondition(was.Status.Conditions, condition.Type), condition.ObservedGeneration
+		reports := strings.HasPrefix(strings.ToLower(condition.Type), r.actor) && (before == nil || before.ObservedGeneration < generation)
+		switch {
+		case reports && !withdrawn && generation > began.Generation:
+			return fmt.Errorf("%s claims generation %d, and %s has read %d", condition.Type, generation, r.actor, began.Generation)
+		case c.did.Intersection(blocking).Len() == 0 && reason.Of(reason.Reason(condition.Reason)).Severity == reason.Terminal:
+			return fmt.Errorf("the terminal reason %s has no cause: %s", condition.Reason, condition.Message)
+		}
+	}
+	for _, version := range now.Status.Versions {
+		if was.Status.Version(version.Name) == nil && !c.did.HasAny("delete-revision", "uninstall") && w.at(revisions+"/"+version.Name) == nil {
+			return fmt.Errorf("G11: version %s is in the status, and has no revision ConfigMap", version.Name)
+		}
 	}
 	return nil
-}
-
-// remember records the objects before the upgrade.
-func (c *checker) remember(w *world) {
-	w.backup = map[string]*unstructured.Unstructured{}
-	for _, v := range victims {
-		w.backup[v.path] = w.at(v.path)
-	}
-	found, err := w.stored()
-	if err != nil || (len(found) == 0) == (w.at(crdPath) != nil) {
-		panic(fmt.Sprintf("a schedule begins with the instances %v: %v", found, err)) //nolint:forbidigo // its end would be judged wrongly
-	}
-	for _, one := range found {
-		c.machines[one.GetName()] = true
-	}
-	c.current = w.cluster().Status.CurrentVersion
 }
 
 // rest checks what is true whenever nothing happens.
 func (c *checker) rest(w *world) error {
-	if w.at(guardPolicy) != nil {
-		return errors.New("G7: the admission policy of a removal is left")
-	}
-	for _, kind := range []string{"roles", "rolebindings"} {
-		if w.at(roleAPI+kind+"/openshift-capi-installer-instances") != nil {
-			return fmt.Errorf("the permission for instances stays: %s", kind)
+	c.unseen = false
+	for _, path := range []string{guardPolicy, roleAPI + "roles/openshift-capi-installer-instances", roleAPI + "rolebindings/openshift-capi-installer-instances"} {
+		if w.at(path) != nil {
+			return fmt.Errorf("G7: %s is left", path)
 		}
 	}
-	found, err := w.stored()
-	if err != nil || len(found) < len(c.machines) {
-		return fmt.Errorf("G1: %d of %d instances exist %v", len(found), len(c.machines), err)
-	}
-	for _, one := range found {
-		if !slices.ContainsFunc(one.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "kubectl" }) {
-			return fmt.Errorf("instance %s has lost the owner of its fields", one.GetName())
-		}
-	}
-	if cluster := w.cluster(); cluster != nil && cluster.DeletionTimestamp == nil && !c.did["override"] {
+	if cluster := w.cluster(); cluster != nil && cluster.DeletionTimestamp == nil && !c.did.Has("override") {
 		if desired := cluster.Status.Version(cluster.Status.DesiredVersion); desired == nil || !slices.Equal(desired.UnmanagedCRDs, cluster.Spec.UnmanagedCRDs) {
 			return fmt.Errorf("the desired version is not for the unmanaged CRDs %v", cluster.Spec.UnmanagedCRDs)
 		}
 	}
-	return nil
+	return w.instances()
 }
 
 // atRest checks the end of a schedule.
@@ -439,8 +293,7 @@ func (c *checker) atRest(w *world, to int) error {
 	if err := fixture.Unsettled(cluster.Status, cluster.Status.DesiredVersion); err != nil {
 		return fmt.Errorf("not settled at the end: %w\n%s", err, fixture.DescribeStatus(cluster.Status))
 	}
-	operator := w.at("/apis/config.openshift.io/v1/clusteroperators/" + v1alpha1.ClusterOperatorName)
-	if diff := gocmp.Diff(conditions(w.at(clusterPath)), conditions(operator)); diff != "" {
+	if diff := w.differences(cluster); diff != "" {
 		return fmt.Errorf("G2: conditions of the ClusterAPI object and the ClusterOperator (-,+):\n%s", diff)
 	}
 	if all := w.revisions(); len(all) != 1 || all[0].GetName() != cluster.Status.DesiredVersion {
@@ -449,97 +302,43 @@ func (c *checker) atRest(w *world, to int) error {
 	if err := c.rest(w); err != nil {
 		return err
 	}
-	if by := w.at(operands + "configmaps/bystander"); by == nil || text(by, "data", "value") != "theirs" {
-		return errors.New("an object of others has changed")
-	}
-	if w.releases.objects[to]["CustomResourceDefinition "+machinesCRD] != nil {
-		for name := range c.machines {
-			if got, err := w.server.admin.do("GET", machines+"/"+name, "", nil); err != nil || !got.ok() {
-				return fmt.Errorf("G17: instance %s cannot be read: %v %.300s", name, err, got.body)
-			}
-		}
+	if all, err := w.server.write(w.server.admin, http.MethodGet, machines, nil, nil); w.releases.objects[to]["CustomResourceDefinition "+machinesCRD] != nil && (err != nil || !all.ok()) {
+		return fmt.Errorf("G17: the instances cannot be read: %v %.300s", err, all.body)
 	}
 	return c.content(w, to)
 }
 
-// content checks the installed objects.
+// content compares the installed objects with the objects of a fresh installation of the release, and a fresh installation with the manifests.
 func (c *checker) content(w *world, to int) error {
-	installed, wanted, status := w.installed(), w.releases.objects[to], w.cluster().Status
-	desired := status.Version(status.DesiredVersion)
-	for key := range installed {
-		if wanted[key] == nil {
-			return fmt.Errorf("%s is left", key)
+	want, version := w.releases.objects[to], w.cluster().Status.Versions[0]
+	manager := w.releases.of[w.releases.images[to]["cluster-api-provider-aws"]]["Deployment capa"]
+	ignored := gocmp.FilterPath(func(p gocmp.Path) bool {
+		field, ok := p.Last().(gocmp.MapIndex)
+		if !ok || len(p) < 3 {
+			return false
 		}
+		key, name := p.Index(1).(gocmp.MapIndex).Key().String(), field.Key().String()
+		in, _ := field.Values()
+		more := want[key].GetUID() == "" || c.adopted() && key == "CustomResourceDefinition "+machinesCRD || c.older.Has(key) // there can be fields that want lacks
+		return slices.Contains(generated, name) || name == "replicas" && object.MapAt(manager.Object, "spec")[name] == nil || more && !in.IsValid() && name != v1alpha1.AdoptAnnotation
+	}, gocmp.Ignore())
+	if diff := gocmp.Diff(want, w.installed(), ignored); diff != "" {
+		return fmt.Errorf("installed (+) differs from a fresh installation (-):\n%s", diff)
 	}
-	for key, manifest := range wanted {
-		live := installed[key]
-		if live == nil {
-			return fmt.Errorf("%s is missing", key)
-		}
-		if err := contains("", live.Object, manifest.Object); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		if owners := live.GetAnnotations()[v1alpha1.OwnersAnnotation]; strings.Count(owners, `"uid"`) != 1 || controller(live) != ownerOf(desired, w.component(desired, key)) {
-			return fmt.Errorf("%s has the owners %s", key, owners)
-		}
-		if value, found := live.GetAnnotations()[v1alpha1.AdoptAnnotation]; found {
-			return fmt.Errorf("G6: %s has annotation %s=%s", key, v1alpha1.AdoptAnnotation, value)
-		}
-		for release, other := range w.releases.objects {
-			if former := other[key]; former != nil && !(c.adopted() && object.IsCRD(live)) && !c.older[live.GetName()] { // fields of another owner stay
-				if left := fieldsOf(live).Intersection(fieldsOf(former)).Difference(fieldsOf(manifest)).Difference(defaults); !left.Empty() {
-					return fmt.Errorf("%s has fields of release %d: %s", key, release, left)
-				}
-			}
-		}
-		if object.MapAt(live.Object, "spec", "template", "spec", "nodeSelector") != nil {
-			return fmt.Errorf("%s: the placement stays", key)
-		}
-	}
-	return nil
+	return c.complete(w, &version, nil, "")
 }
 
-func fieldsOf(o *unstructured.Unstructured) *fieldpath.Set {
-	return fieldpath.SetFromValue(value.NewValueInterface(o.Object))
-}
-
-// defaults are fields that the API server sets.
-var defaults = fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"), fieldpath.MakePathOrDie("spec", "conversion", "strategy"))
-
-// contains returns an error unless live contains each value of a manifest.
-func contains(path string, live, manifest any) error {
-	switch want := manifest.(type) {
-	case map[string]any:
-		is, _ := live.(map[string]any)
-		for _, key := range slices.Sorted(maps.Keys(want)) {
-			if err := contains(path+"."+key, is[key], want[key]); err != nil {
-				return err
-			}
-		}
-		return nil
-	case []any:
-		is, _ := live.([]any)
-		if len(is) != len(want) {
-			return fmt.Errorf("%s has %d elements, want %d", path, len(is), len(want))
-		}
-		for i := range want {
-			if err := contains(fmt.Sprintf("%s[%d]", path, i), is[i], want[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if fmt.Sprint(live) != fmt.Sprint(manifest) {
-		return fmt.Errorf("%s is %v, want %v", path, live, manifest)
-	}
-	return nil
+// generated are the fields whose values differ between two installations of a release.
+var generated = []string{
+	"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "status", "caBundle", "clusterIP", "clusterIPs",
+	v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation,
 }
 
 // guardPolicy is the admission policy of a removal.
 const guardPolicy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/openshift-capi-installer-crd-deletion"
 
-// collections are the resources of the providers' objects.
-var collections = []string{"/api/v1/configmaps", "/api/v1/services", deployments, crdCollection, configurations}
+// collections are the collections of the providers' objects.
+var collections = []string{operands + "configmaps", operands + "services", managers, collectionOf(crdPath), configurations}
 
 // installed returns the objects with the label of installed objects, by kind and name.
 func (w *world) installed() map[string]*unstructured.Unstructured {
@@ -557,38 +356,39 @@ func (w *world) installed() map[string]*unstructured.Unstructured {
 // keyIn identifies an object in a release.
 func keyIn(o *unstructured.Unstructured) string { return o.GetKind() + " " + o.GetName() }
 
-// stored returns the instances, as etcd has them.
-func (w *world) stored() (out []*unstructured.Unstructured, err error) {
-	found, err := w.server.state(registry + "infrastructure.cluster.x-k8s.io/machines/")
-	for _, value := range found {
-		one := &unstructured.Unstructured{}
-		out, err = append(out, one), errors.Join(err, one.UnmarshalJSON(value))
-	}
-	return out, err
-}
-
 // cluster returns the ClusterAPI object; nil if none exists.
-func (w *world) cluster() *v1alpha1.ClusterAPI {
-	if found := w.at(clusterPath); found != nil {
-		return clusterIn(found)
+func (w *world) cluster() *v1alpha1.ClusterAPI { return typed[v1alpha1.ClusterAPI](w.at(clusterPath)) }
+
+// typed returns an object as a value of its Go type; nil for nil.
+func typed[T any](o *unstructured.Unstructured) *T {
+	if o == nil {
+		return nil
 	}
-	return nil
+	out := new(T)
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out)
+	return out
 }
 
-func clusterIn(o *unstructured.Unstructured) *v1alpha1.ClusterAPI {
-	cluster := &v1alpha1.ClusterAPI{}
-	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cluster)
-	return cluster
+// owner returns the version that owns an object as a part of a version; empty if the version does not install it.
+func (w *world) owner(version *v1alpha1.Version, key string) string {
+	if version == nil || slices.Contains(version.UnmanagedCRDs, strings.TrimPrefix(key, "CustomResourceDefinition ")) {
+		return ""
+	}
+	for _, component := range version.Components {
+		if w.releases.of[string(component.Image)][key] != nil {
+			return cmp.Or(component.InstalledAs, version.InstalledAs, version.Name)
+		}
+	}
+	return ""
 }
 
-// component returns the index of the component of a version that has an object; -1 if none has.
-func (w *world) component(version *v1alpha1.Version, key string) int {
-	return slices.IndexFunc(version.Components, func(c v1alpha1.Component) bool { return w.releases.of[string(c.Image)][key] != nil })
-}
-
-// ownerOf returns the version that owns the objects of a component.
-func ownerOf(version *v1alpha1.Version, component int) string {
-	return cmp.Or(version.Components[component].InstalledAs, version.InstalledAs, version.Name)
+// managed returns a version, which does not install the CRDs that the spec excludes; nil if the status does not have it.
+func managed(cluster *v1alpha1.ClusterAPI, name string) *v1alpha1.Version {
+	version := cluster.Status.Version(name).DeepCopy()
+	if version != nil {
+		version.UnmanagedCRDs = append(version.UnmanagedCRDs, cluster.Spec.UnmanagedCRDs...)
+	}
+	return version
 }
 
 // controller returns the version that owns an object.
@@ -596,10 +396,8 @@ func controller(o *unstructured.Unstructured) string {
 	return revision.Owner(v1alpha1.OpenShiftNamespaces.Operator, o)
 }
 
-func conditions(o *unstructured.Unstructured) map[string]string {
-	out := map[string]string{}
-	for _, condition := range object.MapsAt(o.Object, "status", "conditions") {
-		out[fmt.Sprint(condition["type"])] = fmt.Sprint(condition["status"], " ", condition["reason"], " ", object.TextAt(condition, "message"))
-	}
-	return out
+// differences returns how the conditions of the ClusterOperator differ from the conditions of the ClusterAPI object.
+func (w *world) differences(cluster *v1alpha1.ClusterAPI) string {
+	operator := typed[v1alpha1.ClusterAPI](w.at("/apis/config.openshift.io/v1/clusteroperators/" + v1alpha1.ClusterOperatorName)) // its conditions are in the same field
+	return gocmp.Diff(cluster.Status.Conditions, operator.Status.Conditions, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration"))
 }

@@ -3,16 +3,17 @@
 package order
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -20,8 +21,7 @@ import (
 
 // move is a deviation from the order of arrival, a fault, or an action of another actor.
 type move struct {
-	// At is the tick of the upgrade, or of the installation. A tick is before and after each write of a process. Before an upgrade, moves with a
-	// negative number have an effect until rest.
+	// At is the tick of the upgrade, or of the installation. A tick is before and after each write of a process.
 	At   int
 	Kind string
 	Arg  uint32
@@ -29,53 +29,72 @@ type move struct {
 
 // schedule decides on everything that happens in a world.
 type schedule struct {
-	From, To int  // releases
-	Install  bool // the moves begin with the installation, not with the upgrade
+	From, To int // releases; From is -1 if the moves begin with the installation
 	Moves    []move
 }
 
-// informers are the watches of informers that a move can delay, cut or make lossy.
-var informers = []string{
-	"watch clusterapis", "watch customresourcedefinitions", "watch deployments in openshift-cluster-api", "watch configmaps in openshift-cluster-api-operator",
-	"watch configmaps in openshift-cluster-api", "watch services in openshift-cluster-api", "watch validatingwebhookconfigurations", "watch clusteroperators",
+// kinds returns the sorted kinds of actions, or of faults.
+func kinds[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+// generate returns the schedule of a seed. Consecutive seeds take all pairs of an action or a fault, and a fault.
+func generate(seed uint64, releases int) schedule {
+	random := rand.New(rand.NewPCG(seed, 1))
+	first := slices.Concat(kinds(actions), kinds(faults), []string{"release"})
+	pair := int(seed * 7919 % uint64(len(first)*len(faults))) // a prime: consecutive seeds begin with different moves
+	from := random.IntN(releases+1) - 1
+	s := schedule{From: from, To: (from + 1 + random.IntN(releases-1)) % releases}
+	add := func(kind string) {
+		at := max(random.IntN(140)-20, 0)
+		if len(s.Moves) > 0 && random.IntN(2) == 0 { // near the last move
+			at = max(s.Moves[len(s.Moves)-1].At+random.IntN(8)-2, 0)
+		}
+		s.Moves = append(s.Moves, move{at, kind, random.Uint32() % 6400})
+	}
+	add(first[pair/len(faults)])
+	add(kinds(faults)[pair%len(faults)])
+	for range random.IntN(9) {
+		add([]string{"meddle", "meddle", "meddle", "delay", "delay", "delay", "crash-late", "release"}[random.IntN(8)])
+	}
+	restored := []move{{0, "pause", 0}, {0, "restore", 8}, {2 + random.IntN(10), "manage", 0}} // as administrators restore a backup
+	for _, early := range [][]move{{{0, "quick", 0}}, {{0, "no-instances", 0}}, restored} {
+		if random.IntN(4) == 0 {
+			s.Moves = append(s.Moves, early...)
+		}
+	}
+	slices.SortStableFunc(s.Moves, func(a, b move) int { return a.At - b.At })
+	return s
 }
 
-// actors are the actors that a move can delay.
-var actors = []string{"version", "installer", "clusteroperator", "kubelet", "garbage collector", "service-ca"}
-
-// orders are the moves that change the order, fail many requests, or end or harm watches.
-var orders = map[string]func(w *world, m move){
-	"delay": func(w *world, m move) {
-		actor := actors[m.Arg%uint32(len(actors))]
-		if w.recent != nil && m.Arg/32%2 == 0 {
-			for _, name := range informers {
-				if of, in, _ := strings.Cut(name, " in "); of == "watch "+w.recent.target.resource && (in == "" || in == w.recent.target.namespace) {
-					actor = name
-				}
+// apply makes a move. A meddle is an action, often on the resource that a process is about to write, or has written last.
+func (w *world) apply(m move) error {
+	if m.Kind == "meddle" {
+		possible := kinds(actions)
+		for _, kind := range possible {
+			if w.recent != nil && parse(w.fill(m, actions[kind].path)).Resource == w.recent.target.Resource {
+				possible = append(possible, kind, kind, kind)
 			}
 		}
-		w.delay(m, actor)
-	},
-	"lag": func(w *world, m move) {
-		for i, name := range informers {
+		m.Kind = possible[m.Arg/16%uint32(len(possible))]
+	}
+	w.trace = append(w.trace, fmt.Sprintf("  %s %d", m.Kind, m.Arg))
+	switch action, found := actions[m.Kind]; {
+	case found:
+		w.check.did.Insert(m.Kind)
+		return w.act(m, action)
+	case m.Kind == "release":
+		return w.request(int(m.Arg) % len(w.releases.images))
+	case m.Kind == "delay": // some of the actors that have a step now
+		for i, s := range w.steps() {
 			if m.Arg>>i&1 == 1 {
-				w.delay(m, name)
+				w.delay(m, s.actor)
 			}
 		}
-	},
-	"quick":   func(w *world, _ move) { w.quick = true },
-	"shuffle": func(w *world, m move) { w.shuffled, w.salt = len(w.trace)+20+int(m.Arg%64), m.Arg },
-	"flaky":   func(w *world, m move) { w.flaky, w.salt = len(w.trace)+20+int(m.Arg%100), m.Arg },
-	"cut": func(w *world, m move) {
-		for _, s := range w.watched(m) {
-			_ = s.Close()
-		}
-	},
-	"lose": func(w *world, m move) {
-		for _, s := range w.watched(m) {
-			s.forgets = true
-		}
-	},
+	case m.Kind == "quick": // the kubelet does not wait until the programs wait for it
+		delete(w.slow, "kubelet")
+	default:
+		w.armed = append(w.armed, m)
+	}
+	return nil
 }
 
 // delay prefers others to an actor.
@@ -83,167 +102,83 @@ func (w *world) delay(m move, actor string) {
 	w.slow[actor], w.patience = len(w.trace)+10+int(m.Arg/64%100)*int(1+m.Arg%3), 20
 }
 
-// codes are the answers that the API server gives in trouble; the first four also to a read. A conflict needs a newer object, whose event causes the
-// next reconcile of the ClusterOperator.
-var codes = []struct {
-	code   int
-	reason string
-}{{500, "InternalError"}, {503, "ServiceUnavailable"}, {429, "TooManyRequests"}, {504, "Timeout"}, {409, "Conflict"}, {403, "Forbidden"}}
-
-func (r *request) fail(m move) error {
-	possible := codes
-	if !r.writes() || r.actor == "clusteroperator" {
-		possible = codes[:4]
-	}
-	of := possible[m.Arg%uint32(len(possible))]
-	r.answer <- status(of.code, of.reason, "injected")
-	return nil
+// fault is what happens to a request: whether the API server gets it, and what happens then; else the process gets an error.
+type fault struct {
+	sent bool
+	then func(w *world, r *request, m move) error
 }
 
-// leaseDuration is the time until another process takes over.
-const leaseDuration = 137 * time.Second
-
-// readFault is the fault that meets also reads and dry runs.
-const readFault = "error"
-
-// faults are what happens to a request.
-var faults map[string]func(w *world, r *request, m move) error
-
-func init() { // a fault sends a request, which has a fault
-	faults = map[string]func(w *world, r *request, m move) error{
-		"crash-before": func(w *world, _ *request, _ move) error { return w.restart(time.Time{}, 0) },
-		"crash-after": func(w *world, r *request, _ move) error {
-			_, err := w.send(r)
-			return errors.Join(err, w.restart(time.Time{}, 0))
-		},
-		"crash-stale": func(w *world, r *request, m move) error {
-			_, err := w.send(r)
-			orders["lag"](w, m)
-			return errors.Join(err, w.restart(time.Time{}, w.server.newest()-int64(m.Arg%60)))
-		},
-		"crash-late": func(w *world, r *request, m move) error {
-			paused := append([]*request{r}, w.requests...)
-			slices.SortFunc(paused, func(a, b *request) int { return strings.Compare(a.String(), b.String()) })
-			for i, one := range paused {
-				if one.writes() {
-					one.due = len(w.trace) + int(m.Arg%900) + 7*i
-					w.late = append(w.late, one)
-				}
+// faults meet the next write; error meets also a read.
+var faults = map[string]fault{
+	"error":        {},
+	"error-write":  {},
+	"lost-answer":  {sent: true},
+	"crash-before": {false, func(w *world, _ *request, _ move) error { return w.restart(0) }},
+	"crash-after":  {true, func(w *world, _ *request, _ move) error { return w.restart(0) }},
+	"crash-stale": {true, func(w *world, _ *request, m move) error {
+		err := w.restart(int(m.Arg % 60))
+		for _, s := range w.process.streams {
+			w.delay(m, s.name)
+		}
+		return err
+	}},
+	"crash-late": {false, func(w *world, r *request, m move) error {
+		paused := append([]*request{r}, w.requests...)
+		slices.SortFunc(paused, func(a, b *request) int { return strings.Compare(a.String(), b.String()) })
+		for i, one := range paused {
+			if one.writes() {
+				one.due = len(w.trace) + int(m.Arg%900) + 7*i
 			}
-			return w.restart(time.Now().Add(leaseDuration), 0)
-		},
-		readFault:     func(_ *world, r *request, m move) error { return r.fail(m) },
-		"error-write": func(_ *world, r *request, m move) error { return r.fail(m) },
-		"lost-answer": func(w *world, r *request, _ move) error {
-			_, err := w.send(r)
-			return errors.Join(err, r.fail(move{Arg: 3}))
-		},
+		}
+		w.requests = paused
+		w.lateWrites = time.Now().Add(137 * time.Second) // another process takes the lease
+		return w.restart(0)
+	}},
+	"lose": {true, func(w *world, _ *request, _ move) error {
+		for _, s := range w.process.streams {
+			if _, event := s.pending(); event != nil {
+				s.forgets = true
+			}
+		}
+		return nil
+	}},
+}
+
+// rejections are the answers of the API server in trouble.
+var rejections = []answer{
+	status(500, "InternalError", "injected"), status(503, "ServiceUnavailable", "injected"), status(429, "TooManyRequests", "injected"), status(504, "Timeout", "injected"),
+}
+
+// meet sends a request that meets a fault, and answers it.
+func (f fault) meet(w *world, r *request, m move) (err error) {
+	var got answer
+	if f.sent {
+		got, err = w.send(r)
 	}
+	if f.then == nil {
+		got = rejections[m.Arg%uint32(len(rejections))]
+	} else {
+		err = errors.Join(err, f.then(w, r, m))
+	}
+	r.answer <- got
+	return err
 }
 
 // restart ends the process and starts another.
-func (w *world) restart(late time.Time, stale int64) error {
+func (w *world) restart(stale int) error {
+	late := slices.DeleteFunc(slices.Clone(w.requests), func(r *request) bool { return r.due == 0 })
 	_ = w.process.end()
-	w.requests = nil
-	if late.After(w.lateWrites) {
-		w.lateWrites = late
-	}
+	w.requests = late
 	return w.start(w.lateWrites, stale)
-}
-
-// watched returns the streams that a move means.
-func (w *world) watched(m move) (found []*stream) {
-	name := informers[m.Arg%uint32(len(informers))]
-	for _, s := range w.process.streams {
-		if s.name == name {
-			found = append(found, s)
-		}
-	}
-	return found
-}
-
-// apply makes a move.
-func (w *world) apply(m move) error {
-	if m.Kind == "meddle" {
-		m.Kind = w.meddles(m)
-	}
-	w.trace = append(w.trace, fmt.Sprintf("  %s %d", m.Kind, m.Arg))
-	action, order := actions[m.Kind], orders[m.Kind]
-	switch {
-	case action != nil:
-		w.check.did[m.Kind] = true
-		return action(w, m)
-	case order != nil:
-		order(w, m)
-	case faults[m.Kind] != nil:
-		w.armed = append(w.armed, m)
-	default:
-		return fmt.Errorf("no move %q", m.Kind)
-	}
-	return nil
-}
-
-// names returns the sorted names of moves.
-func names[V any](of map[string]V) (out []string) {
-	for name := range of {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// often are the actions of which a schedule has several.
-var often []string
-
-// generate returns the schedule of a seed. Consecutive seeds take all pairs of two faults, and of an action and a fault.
-func generate(seed uint64, releases int) schedule {
-	random := rand.New(rand.NewPCG(seed, 1))
-	failures := append(names(faults), "cut", "lose")
-	first := append(names(actions), failures...)
-	pair := int(seed * 7919 % uint64(len(first)*len(failures))) // a prime: consecutive seeds begin with different actions
-	s := schedule{From: random.IntN(releases), To: random.IntN(releases), Install: random.IntN(6) == 0}
-	if s.From == s.To && !s.Install {
-		s.To = (s.From + 1 + random.IntN(releases-1)) % releases
-	}
-	add := func(what string) {
-		at := random.IntN(120)
-		if len(s.Moves) > 0 && random.IntN(2) == 0 { // near the last move
-			at = s.Moves[len(s.Moves)-1].At + random.IntN(8) - 2
-		}
-		s.Moves = append(s.Moves, move{max(at, 0), what, random.Uint32() % 6400})
-	}
-	add(first[pair/len(failures)])
-	if actions[s.Moves[0].Kind] != nil && !s.Install && random.IntN(4) == 0 {
-		s.Moves[0].At = -1
-	}
-	add(failures[pair%len(failures)])
-	for range random.IntN(4) {
-		add(often[random.IntN(len(often))])
-	}
-	for range random.IntN(5) {
-		add("delay")
-	}
-	if random.IntN(3) == 0 {
-		add("shuffle")
-	}
-	for _, early := range []string{"quick", "no-instances"} {
-		if random.IntN(4) == 0 && !s.Install {
-			s.Moves = append(s.Moves, move{Kind: early})
-		}
-	}
-	if random.IntN(8) == 0 && !s.Install { // as administrators restore a backup
-		s.Moves = append(s.Moves, move{Kind: "pause"}, move{Kind: "restore", Arg: random.Uint32() % 64})
-	}
-	slices.SortStableFunc(s.Moves, func(a, b move) int { return a.At - b.At })
-	return s
 }
 
 // The paths of the objects that actors change.
 const (
 	clusterPath = "/apis/capi-operator.openshift.io/v1alpha1/clusterapis/cluster"
 	machinesCRD = "machines.infrastructure.cluster.x-k8s.io"
-	crdPath     = crdCollection + "/" + machinesCRD
-	machines    = "/apis/infrastructure.cluster.x-k8s.io/v1beta1/namespaces/default/machines"
+	crdPath     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + machinesCRD
+	machineAPI  = "/apis/infrastructure.cluster.x-k8s.io/"
+	machines    = machineAPI + "v1beta1/namespaces/default/machines"
 	operands    = "/api/v1/namespaces/openshift-cluster-api/"
 	revisions   = "/api/v1/namespaces/openshift-cluster-api-operator/configmaps"
 	managers    = "/apis/apps/v1/namespaces/openshift-cluster-api/deployments"
@@ -256,292 +191,166 @@ const (
 	applyPatch = "application/apply-patch+yaml"
 )
 
-// admin sends a request of an administrator. A rejected request is a move without effect.
+// admin sends a request of another actor. A rejected request is a move without effect. A restore has the identity of the installer, because it can be
+// older than the admission policy on marks.
 func (w *world) admin(method, path, body string) error {
-	kind := "application/json"
-	switch {
-	case method == "PATCH" && strings.HasPrefix(body, "["):
-		kind = "application/json-patch+json"
-	case method == "PATCH" && strings.HasPrefix(body, `{"apiVersion"`):
+	by, kind := w.server.admin, "application/yaml"
+	if strings.Contains(path, velero) {
+		by = w.server.installer
+	}
+	if method == "PATCH" && strings.HasPrefix(body, `{"apiVersion"`) {
 		kind = applyPatch
-	case method == "PATCH":
+	} else if method == "PATCH" {
 		kind = mergePatch
 	}
-	got, err := w.server.write(w.server.admin, method, path, kind, []byte(body))
+	got, err := w.server.write(by, method, path, as(kind), []byte(body))
 	if err == nil && !got.ok() {
 		w.trace = append(w.trace, fmt.Sprintf("  rejected: %s %s: %d %.300s", method, path, got.code, got.body))
-	} else if err == nil {
-		w.check.changed(path)
+	} else if t := parse(path); err == nil && !ours(t) && t.Resource != "machines" {
+		w.check.unseen = true
 	}
 	return err
 }
 
-// spec changes the spec of the ClusterAPI object.
-func (w *world) spec(patch string) error { return w.admin("PATCH", clusterPath, `{"spec":`+patch+`}`) }
-
-// victims are objects that a user deletes, edits or restores, and the edits; more often the ConfigMap that differs between all releases.
-var victims = []struct{ path, edit string }{
-	{operands + "configmaps/settings", `{"data":{"value":"edited"}}`},
-	{managers + "/capa", `{"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"manager","image":"edited"}]}}}}`},
-	{operands + "services/webhook", `{"spec":{"selector":{"app":"edited"}}}`},
-	{configurations + "/machines", `{"webhooks":null}`},
-	{operands + "configmaps/settings", `{"data":{"value":"edited"}}`},
-	{operands + "configmaps/old", `{"data":{"value":"edited"}}`},
-	{operands + "configmaps/added", `{"data":{"value":"edited"}}`},
-	{managers + "/capi", `{"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"manager","image":"edited"}]}}}}`},
+// victims are objects that a user deletes, edits or restores; more often the ConfigMap that differs between all releases.
+var victims = []string{
+	operands + "configmaps/settings", managers + "/capa", operands + "services/webhook", configurations + "/machines",
+	operands + "configmaps/settings", operands + "configmaps/old", operands + "configmaps/added", managers + "/capi",
 }
 
-// victim returns the index of an object; often of the object that a process writes.
-func (w *world) victim(m move) int {
-	for i, v := range victims {
-		if t, _ := parse(v.path); w.recent != nil && m.Arg/8%2 == 0 && t.resource == w.recent.target.resource && t.name == w.recent.named() {
-			return i
+// victim returns the path of an object; often of the object that a process writes.
+func (w *world) victim(m move) string {
+	for _, path := range victims {
+		if t := parse(path); w.recent != nil && m.Arg/8%2 == 0 && t.Resource == w.recent.target.Resource && t.Name == w.recent.target.Name {
+			return path
 		}
 	}
-	return int(m.Arg) % len(victims)
-}
-
-// related are actions that concern a write, by its resource.
-var related = map[string][]string{
-	"customresourcedefinitions":       {"instance", "no-instances", "ca-by-apply", "unmanage", "manage", "uninstall", "adopt", "theirs-crd"},
-	"deployments":                     {"edit", "delete", "not-ready", "replicas", "restore", "restore-by-apply", "placement"},
-	"validatingwebhookconfigurations": {"edit", "delete", "webhook-ca", "restore", "theirs-webhook"},
-	"services":                        {"edit", "delete", "restore", "restore-by-apply", "lose-certificate"},
-	"configmaps":                      {"edit", "delete", "restore", "restore-by-apply", "theirs-configmap", "adopt", "finalizer", "ignore"},
-	"clusterapis":                     {"pause", "resume", "uninstall", "release", "unmanage", "override", "delete-revision"},
-	"machines":                        {"instance", "no-instances", "uninstall"},
-	"":                                {"pause", "release", "uninstall", "delete-revision", "instance"},
-}
-
-// meddles returns an action that concerns the write that a process is about to send, or has sent last.
-func (w *world) meddles(m move) string {
-	resource := ""
-	if w.recent != nil && w.recent.target.namespace != v1alpha1.OpenShiftNamespaces.Operator {
-		resource = w.recent.target.resource
-	}
-	if related[resource] == nil {
-		resource = ""
-	}
-	return related[resource][m.Arg/16%uint32(len(related[resource]))]
-}
-
-const background = `{"propagationPolicy":"Background"}`
-
-// specs are changes of the spec of the ClusterAPI object.
-var specs = map[string]string{
-	"pause": `{"installerMode":"Paused"}`, "resume": `{"installerMode":"Managed"}`,
-	"unmanage": `{"unmanagedCRDs":["` + machinesCRD + `"]}`, "manage": `{"unmanagedCRDs":null}`,
-	"ignore": `{"driftPolicy":{"ignoredFields":[{"kind":"ConfigMap","name":"settings","fields":["/data/value"]},{"group":"apps","kind":"Deployment","name":"capa","fields":["/spec/replicas"]}]}}`,
-	"revert": `{"driftPolicy":null}`, "no-override": `{"imageOverrides":null}`,
-}
-
-// requests are actions of one request.
-var requests = map[string][3]string{ // method, path and body
-	"uninstall":        {"DELETE", clusterPath, "{}"},
-	"no-instances":     {"DELETE", machines, "{}"},
-	"lose-ca":          {"DELETE", revisions[:len(revisions)-len("configmaps")] + "secrets/capi-installer-serving-ca", "{}"},
-	"lose-certificate": {"DELETE", operands + "secrets/webhook", "{}"},
-	"webhook-ca":       {"PATCH", configurations + "/machines?fieldManager=service-ca-operator", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Cg=="}]`},
-	"not-ready":        {"PATCH", managers + "/capa/status", `{"status":{"readyReplicas":0,"availableReplicas":0,"unavailableReplicas":1,"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`},
-}
-
-// others are objects of other owners with the names of objects of the installer.
-var others = map[string]struct{ path, manifest string }{
-	"theirs-configmap": {operands + "configmaps/added", configMap("added", "value: theirs")},
-	"theirs-secret":    {operands + "secrets/webhook", "apiVersion: v1\nkind: Secret\nmetadata: {name: webhook}\n"},
-	"theirs-webhook":   {configurations + "/machines", webhooks("/theirs")},
-	"theirs-crd":       {crdPath, fixture.CRD("machines", "Machine", "", "v1beta1", "v1beta2")}, // not in place of a CRD: its instances would be deleted
+	return victims[m.Arg%uint32(len(victims))]
 }
 
 // othersLabel marks the objects of other owners, which the installer may not change.
 const othersLabel = "owner"
 
-// theirs creates an object of another owner, in place of an object of the installer.
-func (w *world) theirs(path, manifest string) error {
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
-		return err
-	}
-	o.SetLabels(map[string]string{othersLabel: "others"})
-	body, err := o.MarshalJSON()
-	if path != crdPath {
-		err = errors.Join(err, w.admin("DELETE", path, background))
-	}
-	return errors.Join(err, w.admin("POST", collectionOf(path), string(body)))
+// action is a request of another actor. A POST replaces the object at the path. fill lists the variables.
+type action struct{ method, path, body string }
+
+var actions = map[string]action{
+	"pause":           {"PATCH", clusterPath, `{"spec":{"installerMode":"Paused"}}`},
+	"unmanage":        {"PATCH", clusterPath, `{"spec":{"unmanagedCRDs":["` + machinesCRD + `"]}}`},
+	"ignore":          {"PATCH", clusterPath, `{"spec":{"driftPolicy":{"ignoredFields":[{"kind":"ConfigMap","name":"settings","fields":["/data/value"]},{"group":"apps","kind":"Deployment","name":"capa","fields":["/spec/replicas"]}]}}}`},
+	"override":        {"PATCH", clusterPath, `{"spec":{"imageOverrides":[{"name":"cluster-api","image":"$image"}]}}`},
+	"manage":          {"PATCH", clusterPath, `{"spec":{"installerMode":"Managed","unmanagedCRDs":null,"imageOverrides":null,"driftPolicy":null}}`},
+	"uninstall":       {"DELETE", clusterPath, "{}"},
+	"delete-revision": {"DELETE", revisions + "/$revision", "{}"},
+
+	"instance":     {"PATCH", machineAPI + "$served/namespaces/default/machines/m$number?fieldManager=kubectl", `{"apiVersion":"infrastructure.cluster.x-k8s.io/$served","kind":"Machine","metadata":{"name":"m$number","labels":{"of":"a-user"}}}`},
+	"no-instances": {"DELETE", machines, "{}"},
+
+	"edit":              {"PATCH", "$victim?fieldManager=kubectl-edit", edit},
+	"delete":            {"DELETE", "$victim", `{"propagationPolicy":"Background"}`},
+	"delete-foreground": {"DELETE", "$victim", `{"propagationPolicy":"Foreground"}`},
+
+	// The body is the object at the begin of the schedule, of which another manager owns all fields.
+	"restore":          {"POST", "$victim?fieldManager=" + velero, ""},
+	"restore-by-apply": {"PATCH", "$victim?force=true&fieldManager=" + velero, ""},
+
+	"theirs-configmap": {"POST", operands + "configmaps/added", configMap("added", "value: theirs")},
+	"theirs-secret":    {"POST", operands + "secrets/webhook", "apiVersion: v1\nkind: Secret\nmetadata: {name: webhook}\n"},
+	"theirs-webhook":   {"POST", configurations + "/machines", webhooks("/theirs")},
+	"theirs-crd":       {"POST", crdPath, fixture.CRD("machines", "Machine", "", "v1beta1", "v1beta2")},
+	"adopt":            {"PATCH", operands + "configmaps/added", adoption},
+	"adopt-crd":        {"PATCH", crdPath, adoption},
+
+	"ca-by-apply": {"PATCH", crdPath + "?fieldManager=cainjector&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"` + machinesCRD + `"},"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":"$ca"}}}}}`},
+	"webhook-ca":  {"PATCH", configurations + "/machines?fieldManager=service-ca-operator", `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"machines"},"webhooks":[{"name":"validation.machines.infrastructure.cluster.x-k8s.io","clientConfig":{"caBundle":"Cg=="}}]}`},
+	"replicas":    {"PATCH", managers + "/capa/scale?fieldManager=kube-controller-manager", `{"spec":{"replicas":3}}`},
+	"not-ready":   {"PATCH", managers + "/capa/status", `{"status":{"readyReplicas":0,"availableReplicas":0,"unavailableReplicas":1,"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`},
 }
 
-// userFinalizer is the finalizer of a user.
-const userFinalizer = "example.com/user"
+const (
+	edit     = `{"data":{"value":"edited"},"webhooks":null,"spec":{"replicas":2,"selector":{"app":"edited"},"template":{"spec":{"containers":[{"name":"manager","image":"edited:1"}]}}}}` // of each kind
+	adoption = `{"metadata":{"annotations":{"` + v1alpha1.AdoptAnnotation + `":"always"}}}`
+	velero   = "velero-server"
+)
 
-// finalizers changes the finalizers of an object.
-func (w *world) finalizers(path string, change func(finalizers []string) []string) error {
-	o := w.at(path)
-	if o == nil {
-		return nil
+// fill replaces the variables of an action.
+func (w *world) fill(m move, text string) string {
+	victim, revision := w.victim(m), ""
+	if all := w.revisions(); len(all) > 0 {
+		revision = all[m.Arg%uint32(len(all))].GetName()
 	}
-	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": change(slices.Clone(o.GetFinalizers()))}})
-	return w.admin("PATCH", path+"?fieldManager=user", string(body))
+	return strings.NewReplacer(
+		"$victim", victim, "$revision", revision, "$ca", w.server.ca,
+		"$number", fmt.Sprint(m.Arg%50), "$served", fmt.Sprintf("v1beta%d", 1+m.Arg/64%2), "$image", w.releases.images[m.Arg%uint32(len(w.releases.images))]["cluster-api"],
+	).Replace(text)
 }
 
-// withoutFinalizer returns a function that removes a finalizer.
-func withoutFinalizer(name string) func([]string) []string {
-	return func(all []string) []string { return slices.DeleteFunc(all, func(f string) bool { return f == name }) }
-}
-
-// actions are the actions of users and other managers.
-var actions = map[string]func(w *world, m move) error{
-	"placement": func(w *world, m move) error {
-		return w.spec(fmt.Sprintf(`{"placement":{"nodeSelector":{"pool":"p%d"}}}`, m.Arg%3))
-	},
-	"override": func(w *world, m move) error {
-		images := w.releases.images[m.Arg%uint32(len(w.releases.images))]
-		return w.spec(`{"imageOverrides":[{"name":"cluster-api","image":"` + images["cluster-api"] + `"}]}`)
-	},
-	"release": func(w *world, m move) error { return w.request(int(m.Arg) % len(w.releases.images)) },
-	"delete": func(w *world, m move) error {
-		return w.admin("DELETE", victims[w.victim(m)].path, fmt.Sprintf(`{"propagationPolicy":%q}`, []string{"Background", "Foreground"}[m.Arg/128%2]))
-	},
-	"adopt": func(w *world, m move) error {
-		path := []string{operands + "configmaps/added", crdPath}[m.Arg%2]
-		return w.admin("PATCH", path, `{"metadata":{"annotations":{"`+v1alpha1.AdoptAnnotation+`":"always"}}}`)
-	},
-	"edit": func(w *world, m move) error {
-		v := victims[w.victim(m)]
-		return w.admin("PATCH", v.path+"?fieldManager=kubectl-edit", v.edit)
-	},
-	"finalizer": func(w *world, m move) error {
-		path := victims[w.victim(m)].path
-		if all := w.revisions(); m.Arg/64%2 == 0 && len(all) > 0 {
-			path = revisions + "/" + all[m.Arg%uint32(len(all))].GetName()
-		}
-		w.check.finalized[path] = true
-		return w.finalizers(path, func(all []string) []string { return append(all, userFinalizer) })
-	},
-	"delete-revision": func(w *world, m move) error {
-		if all := w.revisions(); len(all) > 0 {
-			return w.admin("DELETE", revisions+"/"+all[m.Arg%uint32(len(all))].GetName(), "{}")
-		}
-		return nil
-	},
-	"restore":          func(w *world, m move) error { return w.restore(m, false) },
-	"restore-by-apply": func(w *world, m move) error { return w.restore(m, true) },
-	"instance": func(w *world, m move) error {
-		version := fmt.Sprintf("v1beta%d", 1+m.Arg/64%2)
-		return w.admin("PATCH", fmt.Sprintf("%s/m%d?fieldManager=kubectl", strings.Replace(machines, "v1beta1", version, 1), m.Arg%50), fmt.Sprintf(`{"apiVersion":"infrastructure.cluster.x-k8s.io/%s","kind":"Machine","metadata":{"name":"m%d","labels":{"of":"a-user"}}}`, version, m.Arg%50))
-	},
-	"ca-by-apply": func(w *world, _ move) error {
-		if crd := w.at(crdPath); crd == nil || text(crd, "spec", "conversion", "strategy") != "Webhook" {
+// act sends the request of an action.
+func (w *world) act(m move, a action) (err error) {
+	path, query, _ := strings.Cut(w.fill(m, a.path), "?")
+	body := w.fill(m, a.body)
+	if strings.Contains(query, velero) {
+		live := w.at(path)
+		if live == nil {
 			return nil
 		}
-		return w.admin("PATCH", crdPath+"?fieldManager=cainjector&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+machinesCRD+`"},"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`)
-	},
-	"replicas": func(w *world, m move) error {
-		return w.admin("PATCH", managers+"/capa/scale?fieldManager=kube-controller-manager", fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2+m.Arg%3))
-	},
-}
-
-func init() {
-	for name, patch := range specs {
-		actions[name] = func(w *world, _ move) error { return w.spec(patch) }
+		backup := cmp.Or(w.backup[keyIn(live)], live).DeepCopy()
+		if backup.GetAnnotations()[v1alpha1.RevisionAnnotation] != live.GetAnnotations()[v1alpha1.RevisionAnnotation] {
+			w.check.older.Insert(keyIn(live))
+		}
+		backup.SetManagedFields(nil)
+		backup.SetUID("")
+		backup.SetResourceVersion("")
+		backup.SetCreationTimestamp(metav1.Time{})
+		content, _ := backup.MarshalJSON()
+		body = string(content)
 	}
-	for name, r := range requests {
-		actions[name] = func(w *world, _ move) error { return w.admin(r[0], r[1], r[2]) }
+	if a.method == "POST" {
+		if path != crdPath { // its instances would be deleted
+			err = w.admin("DELETE", path, `{"propagationPolicy":"Background"}`)
+		}
+		path = collectionOf(path)
+		body = strings.Replace(body, "metadata: {", "metadata: {labels: {"+othersLabel+": others}, ", 1)
 	}
-	for name, of := range others {
-		actions[name] = func(w *world, _ move) error { return w.theirs(of.path, of.manifest) }
-	}
-	often = append(append(names(actions), slices.Repeat([]string{"meddle"}, 10)...), "release", "release", "release", "restore", "restore-by-apply", "delete", "uninstall", "pause", "resume", "crash-late", "lag")
+	return errors.Join(err, w.admin(a.method, path+"?"+query, body))
 }
 
 // revisions returns the revision ConfigMaps.
 func (w *world) revisions() []*unstructured.Unstructured {
-	return slices.DeleteFunc(w.all("/api/v1/configmaps"), func(c *unstructured.Unstructured) bool {
+	return slices.DeleteFunc(w.all(revisions), func(c *unstructured.Unstructured) bool {
 		return c.GetLabels()[v1alpha1.RevisionLabel] != c.GetName()
 	})
 }
 
-// restore restores an object from a backup, as velero does, by a create or an apply: another manager owns all fields. It has the identity of the
-// installer, because a restore can be older than the admission policy on marks.
-// The backup is of now, or of the begin of the schedule.
-func (w *world) restore(m move, apply bool) error {
-	path := victims[w.victim(m)].path
-	backup := w.at(path)
-	if backup == nil {
-		return nil
-	}
-	if older := w.backup[path]; older != nil && m.Arg/64%2 == 0 {
-		if older.GetAnnotations()[v1alpha1.RevisionAnnotation] != backup.GetAnnotations()[v1alpha1.RevisionAnnotation] {
-			w.check.older[backup.GetName()] = true
-		}
-		backup = older
-	}
-	w.check.changed(path)
-	if apply {
-		_, err := w.server.write(w.server.installer, "PATCH", path+"?fieldManager=velero-server&force=true", applyPatch, saved(backup))
-		return err
-	}
-	if err := w.admin("DELETE", path, background); err != nil {
-		return err
-	}
-	_, err := w.server.write(w.server.installer, "POST", collectionOf(path)+"?fieldManager=velero-server", "application/json", saved(backup))
-	return err
-}
-
-// saved returns an object as a backup contains it.
-func saved(object *unstructured.Unstructured) []byte {
-	object = object.DeepCopy()
-	for _, generated := range []string{"managedFields", "uid", "resourceVersion", "creationTimestamp", "generation"} {
-		unstructured.RemoveNestedField(object.Object, "metadata", generated)
-	}
-	unstructured.RemoveNestedField(object.Object, "status")
-	body, _ := object.MarshalJSON()
-	return body
-}
-
 // calm undoes what users have set.
-func (w *world) calm() error {
-	w.slow, w.shuffled, w.flaky, w.armed = map[string]int{}, 0, 0, nil
-	for path := range w.check.finalized {
-		if err := w.finalizers(path, withoutFinalizer(userFinalizer)); err != nil {
-			return err
-		}
-	}
-	for _, name := range names(others) {
-		if path := others[name].path; path != crdPath && w.at(path) != nil && w.at(path).GetLabels()[othersLabel] != "" {
-			if err := w.admin("DELETE", path, background); err != nil {
-				return err
-			}
+func (w *world) calm() (err error) {
+	w.slow, w.armed = map[string]int{}, nil
+	for _, kind := range []string{"theirs-configmap", "theirs-secret", "theirs-webhook"} {
+		if path := actions[kind].path; w.at(path) != nil && w.at(path).GetLabels()[othersLabel] != "" {
+			err = errors.Join(err, w.admin("DELETE", path, "{}"))
 		}
 	}
 	if w.at(crdPath) != nil && w.check.adopted() { // the condition asks for it if the CRD is incompatible
-		if err := w.admin("PATCH", crdPath, `{"metadata":{"annotations":{"`+v1alpha1.AdoptAnnotation+`":"always"}}}`); err != nil {
-			return err
-		}
+		err = errors.Join(err, w.admin("PATCH", crdPath, adoption))
 	}
-	if err := w.spec(`{"installerMode":"Managed","unmanagedCRDs":null,"placement":null,"imageOverrides":null,"driftPolicy":null}`); err != nil {
-		return err
+	err = errors.Join(err, w.act(move{}, actions["manage"]))
+	if cluster := w.cluster(); cluster != nil && cluster.DeletionTimestamp != nil { // the uninstall ends
+		err = errors.Join(err, w.run(nil))
 	}
-	if cluster := w.cluster(); cluster != nil && cluster.DeletionTimestamp == nil {
-		return nil
-	} else if cluster != nil { // the uninstall ends
-		if err := w.run(nil); err != nil {
-			return err
-		}
+	if w.cluster() == nil {
+		err = errors.Join(err, w.admin("POST", collectionOf(clusterPath), `{"apiVersion":"capi-operator.openshift.io/v1alpha1","kind":"ClusterAPI","metadata":{"name":"cluster"}}`))
 	}
-	return w.admin("POST", collectionOf(clusterPath), clusterAPI)
+	return err
 }
 
 // at returns the object at a path; nil if none exists.
 func (w *world) at(path string) *unstructured.Unstructured {
-	t, _ := parse(path)
-	return w.server.get(t)
+	return w.server.get(parse(path))
+}
+
+// all returns the objects of a collection.
+func (w *world) all(collection string) []*unstructured.Unstructured {
+	return w.server.all(parse(collection))
 }
 
 func collectionOf(path string) string { return path[:strings.LastIndex(path, "/")] }
-
-const clusterAPI = `{"apiVersion":"capi-operator.openshift.io/v1alpha1","kind":"ClusterAPI","metadata":{"name":"cluster"}}`
-
-func text(object *unstructured.Unstructured, path ...string) string {
-	value, _, _ := unstructured.NestedString(object.Object, path...)
-	return value
-}

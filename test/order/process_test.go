@@ -3,14 +3,16 @@
 package order
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -36,20 +39,19 @@ type process struct {
 	kill     context.CancelFunc
 	done     chan error
 	streams  []*stream
-	readings map[string]*reading // by actor
-	stale    int64               // resource version of the lists at the start; 0 is the newest
+	readings map[string]reading // by actor
+	stale    int                // number of changes that the lists at the start do not have
 }
 
 // start starts a process. late is the time until a write of a former leader can arrive.
-func (w *world) start(late time.Time, stale int64) error {
-	p := &process{world: w, done: make(chan error, 1), stale: stale, readings: map[string]*reading{}}
+func (w *world) start(late time.Time, stale int) error {
+	p := &process{world: w, done: make(chan error, 1), stale: stale, readings: map[string]reading{}}
 	p.life, p.kill = context.WithCancel(context.Background())
 	scheme, err := install.Scheme()
 	if err != nil {
 		return err
 	}
-	to := &rest.Config{Host: "http://apiserver", Transport: p, QPS: -1}
-	to.ContentType, to.AcceptContentTypes = "application/json", "application/json"
+	to := &rest.Config{Host: "http://apiserver", Transport: p, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	mgr, err := ctrl.NewManager(to, ctrl.Options{
 		Scheme: scheme, Cache: install.CacheOptions(v1alpha1.OpenShiftNamespaces), Logger: logr.New(w.sink()),
 		HealthProbeBindAddress: "0", Metrics: metricsserver.Options{BindAddress: "0"},
@@ -78,9 +80,6 @@ func (w *world) start(late time.Time, stale int64) error {
 // end ends the process: all of its requests fail.
 func (p *process) end() error {
 	p.kill()
-	for _, s := range p.streams {
-		_ = s.Close()
-	}
 	return <-p.done
 }
 
@@ -100,53 +99,49 @@ func (w *world) sink() *sink {
 
 func (s *sink) WithName(string) logr.LogSink { return s }
 func (s *sink) WithValues(values ...any) logr.LogSink {
-	for i := 0; i+1 < len(values); i += 2 {
-		if values[i] == "controller" {
-			return &sink{s.LogSink.WithName(values[i+1].(string)), values[i+1].(string)}
-		}
+	if i := slices.Index(values, any("controller")); i >= 0 {
+		return &sink{s.LogSink.WithName(values[i+1].(string)), values[i+1].(string)}
 	}
 	return s
 }
 
 // actorOf returns the controller that sends a request.
 func actorOf(ctx context.Context) string {
-	if logger, err := logr.FromContext(ctx); err == nil {
-		if s, ok := logger.GetSink().(*sink); ok {
-			return s.actor
-		}
+	if s, ok := logr.FromContextOrDiscard(ctx).GetSink().(*sink); ok {
+		return s.actor
 	}
 	return "other"
 }
 
 // request is a request that waits for the scheduler.
 type request struct {
-	process              *process
-	actor                string
-	url                  *url.URL
-	method, kind, accept string // kind is the content type
-	body                 []byte
-	target               target
-	dry, announced       bool
-	due                  int         // step at which the write of a former leader arrives
-	answer               chan answer // buffered
+	*http.Request
+	body      []byte
+	sent      *unstructured.Unstructured // empty if the body is no object
+	target    *apirequest.RequestInfo
+	process   *process
+	actor     string
+	dry       bool
+	announced bool
+	due       int         // step at which the write of a former leader arrives, if nothing happens before
+	answer    chan answer // with a buffer: a former leader does not read its answer
 }
 
 // writes reports whether the request changes an object.
-func (r *request) writes() bool { return r.method != http.MethodGet && !r.dry }
+func (r *request) writes() bool { return r.Method != http.MethodGet && !r.dry }
 
-// named returns the name of the object, also of one that is created.
-func (r *request) named() string {
-	sent := &unstructured.Unstructured{}
-	_ = json.Unmarshal(r.body, &sent.Object)
-	return cmp.Or(r.target.name, sent.GetName())
-}
+// applies reports whether the request is an apply.
+func (r *request) applies() bool { return r.Header.Get("Content-Type") == applyPatch }
 
 func (r *request) String() string {
-	verb := r.method
+	verb := r.Method
 	if r.dry {
 		verb += " (dry run)"
 	}
-	return fmt.Sprintf("%s: %s %s", r.actor, verb, r.url.Path)
+	if r.due > 0 {
+		verb += " (of a former leader)"
+	}
+	return fmt.Sprintf("%s: %s %s", r.actor, verb, r.URL.Path)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -159,27 +154,36 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 	if p.life.Err() != nil {
 		return nil, p.life.Err()
 	}
-	t, ok := parse(in.URL.Path)
-	switch query := in.URL.Query(); {
-	case query.Has("hash"): // OpenAPI
-		return respond(p.world.server.schema(in.URL.RequestURI()))
-	case !ok || strings.HasSuffix(t.resource, "reviews"): // discovery
-		return respond(p.world.server.installer.do(in.Method, in.URL.RequestURI(), in.Header.Get("Content-Type"), body))
-	case t.resource == "events":
+	t, err := paths.NewRequestInfo(in)
+	if err != nil {
+		return nil, err
+	}
+	in.Header.Set("Accept", strings.ReplaceAll(in.Header.Get("Accept"), "vnd.kubernetes.protobuf", "json"))
+	s, query := p.world.server, in.URL.Query()
+	switch {
+	case t.Resource == "events":
 		p.world.mu.Lock()
 		p.world.check.event(body)
 		p.world.mu.Unlock()
 		return respond(answer{http.StatusCreated, body}, nil)
-	case query.Has("watch"):
+	case t.Verb == "watch":
 		return p.watch(in, t)
-	case in.Method == http.MethodGet && query.Get("resourceVersion") != "" && t.name == "": // the list of an informer
-		at := int64(0)
+	case t.Verb == "list" && query.Get("resourceVersion") != "": // the list of an informer
+		at := s.version(0)
 		if query.Get("resourceVersion") == "0" {
-			at = p.stale
+			at = s.version(p.stale)
 		}
-		return respond(p.world.server.read(in.URL, in.Header.Get("Accept"), t, at))
+		query.Set("resourceVersion", fmt.Sprint(at))
+		query.Set("resourceVersionMatch", "Exact")
+		return respond(s.write(s.installer, in.Method, in.URL.Path+"?"+query.Encode(), in.Header, nil))
+	case !t.IsResourceRequest || strings.HasSuffix(t.Resource, "reviews"): // discovery, OpenAPI and permissions
+		return respond(s.write(s.installer, in.Method, in.URL.RequestURI(), in.Header, body))
 	}
-	r := &request{process: p, actor: actorOf(in.Context()), method: in.Method, url: in.URL, kind: in.Header.Get("Content-Type"), accept: in.Header.Get("Accept"), body: body, target: t, dry: in.URL.Query().Has("dryRun"), answer: make(chan answer, 1)}
+	r := &request{Request: in, body: body, target: t, process: p, actor: actorOf(in.Context()), dry: query.Has("dryRun"), answer: make(chan answer, 2)}
+	r.sent = &unstructured.Unstructured{}
+	if json.Unmarshal(body, &r.sent.Object) == nil && t.Verb == "create" {
+		t.Name = r.sent.GetName()
+	}
 	p.world.mu.Lock()
 	p.world.requests = append(p.world.requests, r)
 	p.world.mu.Unlock()
@@ -194,94 +198,8 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 }
 
-// schema returns a document of OpenAPI, which never changes.
-func (s *server) schema(uri string) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known, found := s.schemas[uri]; found {
-		return known, nil
-	}
-	got, err := s.installer.do("GET", uri, "", nil)
-	s.schemas[uri] = got
-	return got, err
-}
-
-// send sends the request to the API server. A permission and a policy are in force after a time that no step measures: a rejected request to an
-// instance, and the probe of a policy, are sent again.
-func (r *request) send(s *server) (got answer, err error) {
-	if r.method == http.MethodGet && r.target.resource != "machines" { // those are converted
-		return s.read(r.url, r.accept, r.target, 0)
-	}
-	policy, _ := parse(guardPolicy)
-	for range 1000 {
-		got, err = s.write(s.installer, r.method, r.url.RequestURI(), r.kind, r.body)
-		rejected := r.target.resource == "machines" && got.code == http.StatusForbidden
-		unprotected := r.dry && r.method == http.MethodPost && r.target.resource == "configmaps" && got.ok() && s.get(policy) != nil
-		if err != nil || !rejected && !unprotected {
-			break
-		}
-	}
-	return got, err
-}
-
 func respond(got answer, err error) (*http.Response, error) {
-	response := httptest.NewRecorder()
-	response.Header().Set("Content-Type", "application/json")
-	response.WriteHeader(cmp.Or(got.code, http.StatusBadGateway))
-	_, _ = response.Body.Write(got.body)
-	return response.Result(), err
-}
-
-// selector returns a function that selects the objects of a list or a watch.
-func selector(query url.Values, t target) (func(*unstructured.Unstructured) bool, error) {
-	byLabel, err := labels.Parse(query.Get("labelSelector"))
-	if err != nil {
-		return nil, err
-	}
-	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
-	return func(o *unstructured.Unstructured) bool {
-		if o == nil || t.namespace != "" && o.GetNamespace() != t.namespace {
-			return false
-		}
-		return byLabel.Matches(labels.Set(o.GetLabels())) && byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
-	}, err
-}
-
-// view returns an object as the client wants it.
-func view(o *unstructured.Unstructured, accept string) map[string]any {
-	if !strings.Contains(accept, "PartialObjectMetadata") {
-		return o.Object
-	}
-	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o.Object["metadata"]}
-}
-
-// read answers a read from the hub, at a resource version; 0 is the newest.
-func (s *server) read(in *url.URL, accept string, t target, at int64) (answer, error) {
-	if t.name != "" {
-		found := s.get(t)
-		if found == nil {
-			return status(http.StatusNotFound, "NotFound", in.Path+" does not exist"), nil
-		}
-		body, err := json.Marshal(view(found, accept))
-		return answer{http.StatusOK, body}, err
-	}
-	selects, err := selector(in.Query(), t)
-	if err != nil {
-		return answer{}, err
-	}
-	h, items := s.observe(t.collection()), []any{}
-	objects, version := s.all(t.collection(), at)
-	for _, object := range objects {
-		if selects(object) {
-			items = append(items, view(object, accept))
-		}
-	}
-	kind, api := h.kind+"List", h.version
-	if strings.Contains(accept, "PartialObjectMetadata") {
-		kind, api = "PartialObjectMetadataList", "meta.k8s.io/v1"
-	}
-	body, err := json.Marshal(map[string]any{"kind": kind, "apiVersion": api, "metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items})
-	return answer{http.StatusOK, body}, err
+	return &http.Response{StatusCode: got.code, Header: as("application/json"), Body: io.NopCloser(bytes.NewReader(got.body))}, err
 }
 
 // status returns an answer that rejects a request.
@@ -293,37 +211,37 @@ func status(code int, reason, message string) answer {
 // stream is a watch of an informer. The scheduler delivers its events.
 type stream struct {
 	io.Reader
-	events  *io.PipeWriter
-	ended   bool
-	server  *server
-	name    string
-	history *history
-	next    int // index of the next change
-	accept  string
-	selects func(*unstructured.Unstructured) bool
-	forgets bool // the next event is lost
-	lost    bool // an event was lost: the informer lists again when nothing else happens
+	events       *io.PipeWriter
+	ended        bool
+	server       *server
+	name         string
+	prefix       string // of the keys of its objects
+	selects      func(*unstructured.Unstructured) bool
+	metadataOnly bool
+	from         int64 // revision
+	next         int   // index of the next change
+	forgets      bool  // the next event is lost
+	lost         bool  // an event was lost: the informer lists again when nothing else happens
 }
 
-func (p *process) watch(in *http.Request, t target) (*http.Response, error) {
-	selects, err := selector(in.URL.Query(), t)
-	if err != nil {
+func (p *process) watch(in *http.Request, t *apirequest.RequestInfo) (*http.Response, error) {
+	byLabel, err := labels.Parse(t.LabelSelector)
+	byField, invalid := fields.ParseSelector(t.FieldSelector)
+	if err = cmp.Or(err, invalid); err != nil {
 		return nil, err
 	}
 	body, events := io.Pipe()
-	s := &stream{Reader: body, events: events, server: p.world.server, name: strings.TrimSuffix("watch "+t.resource+" in "+t.namespace, " in "), history: p.world.server.observe(t.collection()), accept: in.Header.Get("Accept"), selects: selects}
-	from := number(in.URL.Query().Get("resourceVersion"))
-	p.world.server.mu.Lock()
-	for s.next < len(s.history.changes) && s.history.changes[s.next].at <= from {
-		s.next++
+	s := &stream{Reader: body, events: events, server: p.world.server, prefix: path.Join(t.Resource, t.Namespace) + "/"}
+	s.name = strings.TrimSuffix("watch "+t.Resource+" in "+t.Namespace, " in ")
+	s.selects = func(o *unstructured.Unstructured) bool {
+		return o != nil && byLabel.Matches(labels.Set(o.GetLabels())) && byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
 	}
-	p.world.server.mu.Unlock()
+	s.metadataOnly = strings.Contains(in.Header.Get("Accept"), "PartialObjectMetadata")
+	s.from, err = strconv.ParseInt(in.URL.Query().Get("resourceVersion"), 10, 64)
 	p.world.mu.Lock()
 	p.streams = append(p.streams, s)
 	p.world.mu.Unlock()
-	response, err := respond(answer{code: http.StatusOK}, nil)
-	response.Body, response.ContentLength = s, -1
-	return response, err
+	return &http.Response{StatusCode: http.StatusOK, Header: as("application/json"), Body: s}, err
 }
 
 // Close ends the watch.
@@ -336,9 +254,10 @@ func (s *stream) Close() error {
 func (s *stream) pending() (kind string, c *change) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	for ; s.next < len(s.history.changes); s.next++ {
-		c := &s.history.changes[s.next]
-		was, is := s.selects(c.before), !c.deleted && s.selects(c.object)
+	for ; s.next < len(s.server.changes); s.next++ {
+		c := &s.server.changes[s.next]
+		ours := c.revision > s.from && strings.HasPrefix(c.key, s.prefix)
+		was, is := ours && s.selects(c.before), ours && !c.deleted && s.selects(c.object)
 		switch {
 		case !was && is:
 			return "ADDED", c
@@ -358,7 +277,10 @@ func (s *stream) deliver() error {
 		s.forgets, s.lost = false, true
 		return nil
 	}
-	return s.send(kind, view(c.object, s.accept))
+	if s.metadataOnly {
+		return s.send(kind, map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": c.object.Object["metadata"]})
+	}
+	return s.send(kind, c.object.Object)
 }
 
 // expire ends the watch so that the informer lists again.

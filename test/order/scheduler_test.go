@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -25,30 +28,18 @@ type world struct {
 	requests []*request
 	logs     []string
 
-	late []*request // of former leaders: they arrive when a step is reached, or nothing else happens
-	// lateWrites is the time until these can arrive. A later process knows it from the lease.
-	lateWrites time.Time
+	lateWrites time.Time // until which writes of former leaders can arrive; a later process knows it from the lease
 
 	waiting map[string]int // the step at which each waiting step was there
 	trace   []string
 
 	slow     map[string]int // actor -> step until which others are preferred
-	shuffled int            // step until which the order is shuffled
-	salt     uint32         // of the shuffle
 	armed    []move         // faults that wait for a request
-	quick    bool           // the kubelet does not wait until the programs wait for it
 	recent   *request       // the write that a process is about to send, or has sent last
 	ticks    int            // one before and one after each write of a process
-	flaky    int            // step until which a third of the writes fail
 	patience int            // seconds in which steps of delayed actors wait although nothing else happens
 	backup   map[string]*unstructured.Unstructured
 	check    *checker
-}
-
-// all returns the objects of a resource.
-func (w *world) all(collection string) []*unstructured.Unstructured {
-	objects, _ := w.server.all(collection, 0)
-	return objects
 }
 
 func (w *world) leave(r *request) {
@@ -69,20 +60,17 @@ type step struct {
 func (w *world) steps() []step {
 	var found []step
 	for _, r := range w.requests {
-		found = append(found, step{actor: r.actor, text: r.String(), request: r, run: func() error {
-			w.leave(r)
-			return w.pass(r)
-		}})
+		if len(w.trace) >= r.due {
+			found = append(found, step{actor: r.actor, text: r.String(), request: r, run: func() error {
+				w.leave(r)
+				return w.pass(r)
+			}})
+		}
 	}
 	w.process.streams = slices.DeleteFunc(w.process.streams, func(s *stream) bool { return s.ended })
 	for _, s := range w.process.streams {
 		if kind, c := s.pending(); c != nil {
 			found = append(found, step{actor: s.name, text: s.name + ": " + kind + " " + c.object.GetName(), run: s.deliver})
-		}
-	}
-	for _, r := range w.late {
-		if len(w.trace) >= r.due {
-			found = append(found, step{actor: "former leader", text: "former leader: " + r.String(), run: func() error { return w.arriveLate(r) }})
 		}
 	}
 	found = append(found, w.machinery()...)
@@ -99,28 +87,55 @@ func (w *world) steps() []step {
 	return found
 }
 
-// choose returns the next step.
-func (w *world) choose(steps []step) step {
-	at := len(w.trace)
-	fast := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return w.slow[s.actor] > at })
-	if len(fast) == 0 {
-		fast = steps
+// machinery returns the steps of the kubelet, the garbage collector and the operator that injects the CA of a conversion.
+func (w *world) machinery() (found []step) {
+	for _, collection := range collections {
+		for _, o := range w.all(collection) {
+			if o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+				path := collection + "/" + o.GetName()
+				found = append(found, step{actor: "garbage collector", text: "garbage collector: " + o.GetName() + " is gone", run: func() error {
+					return w.admin("PATCH", path, `{"metadata":{"finalizers":null}}`)
+				}})
+			}
+		}
 	}
-	if others := slices.DeleteFunc(slices.Clone(fast), func(s step) bool { return s.actor == "kubelet" }); !w.quick && len(others) > 0 {
-		fast = others
+	if crd := typed[apiextensionsv1.CustomResourceDefinition](w.at(crdPath)); crd != nil && crd.DeletionTimestamp == nil && crd.Spec.Conversion.Webhook != nil && crd.Spec.Conversion.Webhook.ClientConfig.CABundle == nil {
+		found = append(found, step{actor: "service-ca", text: "service-ca: writes the CA of " + machinesCRD, run: func() error {
+			_, err := w.server.write(w.server.admin, "PATCH", crdPath+"?fieldManager=service-ca-operator", as(mergePatch), []byte(`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`))
+			return err
+		}})
 	}
-	if w.shuffled > at {
-		return fast[mix(w.salt, uint32(at))%uint32(len(fast))]
+	for _, o := range w.all(managers) {
+		if d := typed[appsv1.Deployment](o); !isReady(o) {
+			replicas, ready := *d.Spec.Replicas, d.Status.ReadyReplicas
+			all, available, what, is := replicas+ready, ready, " has new pods", "True"
+			if d.Status.ObservedGeneration == d.Generation {
+				all, available, what = replicas, replicas, " is ready"
+			} else if ready == 0 {
+				is = "False"
+			}
+			found = append(found, step{actor: "kubelet", text: "kubelet: " + d.GetName() + what, run: func() error {
+				status := fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":%d,"updatedReplicas":%d,"readyReplicas":%[4]d,"availableReplicas":%[4]d,"unavailableReplicas":%[5]d,"conditions":[{"type":"Available","status":%[6]q,"reason":"MinimumReplicas"}]}}`, d.Generation, all, replicas, available, all-available, is)
+				got, err := w.server.write(w.server.admin, "PATCH", managers+"/"+d.GetName()+"/status", as(mergePatch), []byte(status))
+				if err == nil && !got.ok() && got.code != 404 {
+					err = fmt.Errorf("kubelet: %s", got.body)
+				}
+				return err
+			}})
+		}
 	}
-	return fast[0]
+	return found
 }
 
-// mix returns a number that depends on both numbers.
-func mix(a, b uint32) uint32 {
-	x := a*0x9e3779b1 ^ (b+0x7f4a7c15)*0x85ebca6b
-	x ^= x >> 15
-	x *= 0x2c1b3c6d
-	return x ^ x>>13
+// isReady reports whether all pods of a Deployment are new and ready.
+func isReady(o *unstructured.Unstructured) bool {
+	d := typed[appsv1.Deployment](o)
+	return d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas
+}
+
+// choose returns the first step of an actor that does not have to wait for others; else the first.
+func (w *world) choose(steps []step) step {
+	return steps[max(0, slices.IndexFunc(steps, func(s step) bool { return w.slow[s.actor] <= len(w.trace) }))]
 }
 
 // quiet is the time without a write after which the world is at rest.
@@ -129,12 +144,12 @@ const quiet = 3 * time.Minute
 // limit is the number of steps without rest after the last move.
 const limit = 2500
 
-// run runs steps and moves, whose ticks count from now, until the world is at rest.
+// run runs steps and moves until the world is at rest.
 func (w *world) run(moves []move) error {
-	begin, last, idle, version := w.ticks, len(w.trace), time.Duration(0), int64(0)
+	last, idle, version := len(w.trace), time.Duration(0), int64(0)
 	for {
 		synctest.Wait()
-		for len(moves) > 0 && begin+moves[0].At <= w.ticks {
+		for len(moves) > 0 && moves[0].At <= w.ticks {
 			if err := w.apply(moves[0]); err != nil {
 				return err
 			}
@@ -162,10 +177,7 @@ func (w *world) run(moves []move) error {
 			if writes {
 				w.ticks++
 			}
-			if err := w.check.after(w); err != nil {
-				return err
-			}
-			if now := w.server.newest(); next.request == nil || now != version {
+			if now := w.server.version(0); next.request == nil || now != version {
 				version, idle = now, 0
 			}
 			if len(w.trace)-last > limit {
@@ -175,8 +187,8 @@ func (w *world) run(moves []move) error {
 		}
 		lossy := slices.IndexFunc(w.process.streams, func(s *stream) bool { return s.lost })
 		switch {
-		case len(w.late) > 0:
-			w.late[0].due = 0
+		case len(w.requests) > 0:
+			w.requests[0].due = 1
 		case lossy >= 0:
 			w.trace = append(w.trace, w.process.streams[lossy].name+" begins again")
 			if err := w.process.streams[lossy].expire(); err != nil {
@@ -188,7 +200,7 @@ func (w *world) run(moves []move) error {
 			time.Sleep(time.Second)
 			idle += time.Second
 		case len(moves) > 0:
-			begin = w.ticks - moves[0].At
+			w.ticks = moves[0].At
 		default:
 			time.Sleep(30 * time.Second)
 			idle += 30 * time.Second
@@ -198,16 +210,13 @@ func (w *world) run(moves []move) error {
 
 // pass lets a request pass, with the fault that waits for it.
 func (w *world) pass(r *request) error {
-	for i, fault := range w.armed {
-		if r.writes() || fault.Kind == readFault {
+	w.check.unseen = w.check.unseen || r.process != w.process
+	for i, m := range w.armed {
+		if r.process == w.process && (r.writes() || m.Kind == "error") {
 			w.armed = slices.Delete(w.armed, i, i+1)
-			w.trace = append(w.trace, "  "+fault.Kind)
-			return faults[fault.Kind](w, r, fault)
+			w.trace = append(w.trace, "  "+m.Kind)
+			return faults[m.Kind].meet(w, r, m)
 		}
-	}
-	if r.writes() && len(w.trace) < w.flaky && mix(w.salt, uint32(len(w.trace)))%3 == 0 {
-		w.trace = append(w.trace, "  fails")
-		return r.fail(move{Arg: w.salt})
 	}
 	got, err := w.send(r)
 	r.answer <- got
@@ -220,18 +229,11 @@ func (w *world) send(r *request) (got answer, err error) {
 		return got, err
 	}
 	var was *unstructured.Unstructured
-	if r.writes() && r.target.resource != "machines" { // the hub does not watch them: their watch ends with the CRD
+	if r.writes() {
 		was = w.server.get(r.target)
 	}
-	if got, err = r.send(w.server); err == nil {
+	if got, err = w.server.write(w.server.installer, r.Method, r.URL.RequestURI(), r.Header, r.body); err == nil {
 		err = w.check.answered(w, r, got, was)
 	}
 	return got, err
-}
-
-func (w *world) arriveLate(late *request) error {
-	w.late = slices.DeleteFunc(w.late, func(other *request) bool { return other == late })
-	w.check.late[late.named()] = true
-	_, err := w.send(late)
-	return err
 }

@@ -3,58 +3,154 @@
 package order
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/tls"
-	"encoding/json"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
+	"path"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// user is a user of a server. Each request has a connection for itself and no other goroutine, so the bubble of its caller is not idle.
-type user struct {
-	url, token  string
-	connections chan net.Conn // without requests
+// server is the API server, and a mirror of its etcd. Connections have goroutines that never wait as a bubble demands it, so all traffic is outside
+// of the bubbles.
+type server struct {
+	host             string
+	admin, installer *http.Client
+	etcd             *clientv3.Client
+	calls            chan func() // for goroutines outside of the bubbles
+	ca               string      // of the conversion webhook, in base64
+	programs         []int       // processes of the API server and etcd
+	empty            state       // without an installation
+
+	mu       sync.Mutex // of the mirror
+	changed  *sync.Cond
+	revision int64
+	content  state
+	live     map[string]*unstructured.Unstructured // by resource, namespace and name
+	begin    int64                                 // revision
+	changes  []change                              // since the begin of the schedule
 }
 
-func connect(url, token string, dial func() (net.Conn, error)) (u user, err error) {
-	u = user{url, token, make(chan net.Conn, 8)}
-	for range cap(u.connections) {
-		connection, err := dial()
+// state is the content of etcd by key, without what the API server keeps for itself.
+type state map[string]string
+
+// change is a change of an object.
+type change struct {
+	revision       int64
+	key            string                     // resource, namespace and name
+	before, object *unstructured.Unstructured // before is nil if the object is new
+	deleted        bool
+}
+
+// registry begins the keys of the API server.
+const registry = "/registry/"
+
+// own are the keys that the API server keeps for itself.
+var own = []string{"apiregistration.k8s.io/", "configmaps/kube-system/", "masterleases/", "peerserverleases/", "leases/", "events/", "ranges/"}
+
+// initial is the permission for certificates, as in a cluster without OpenShift.
+var initial = map[string]string{
+	roleAPI + "roles":        `{"metadata":{"name":"certificates"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`,
+	roleAPI + "rolebindings": `{"metadata":{"name":"certificates"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"certificates"},"subjects":[{"kind":"ServiceAccount","name":"` + v1alpha1.ServiceAccountName + `","namespace":"` + v1alpha1.OpenShiftNamespaces.Operator + `"}]}`,
+}
+
+const roleAPI = "/apis/rbac.authorization.k8s.io/v1/cluster"
+
+// shared is the server of all tests of the process.
+var shared *server
+
+// start starts a cluster in which only the API server works: the other programs are steps. No installation is in it.
+func start(t *testing.T) *server {
+	cluster := controlplane.Shared(t)
+	if shared != nil {
+		return shared
+	}
+	must := func(err error) {
+		t.Helper()
 		if err != nil {
-			return u, err
+			t.Fatal(err)
 		}
-		u.connections <- connection
 	}
-	return u, nil
+	crds, err := fixture.OpenShiftCRDs(t.Context())
+	must(err)
+	crds = slices.DeleteFunc(crds, func(crd *unstructured.Unstructured) bool {
+		return !strings.HasPrefix(crd.GetName(), "clusteroperators.")
+	})
+	must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
+	_, err = fixture.Preparation{WithoutOpenShift: true}.Apply(t.Context(), cluster.Config)
+	must(err)
+	for _, program := range []string{"kube-controller-manager", "kube-scheduler", "kwok"} {
+		must(syscall.Kill(cluster.PID(program), syscall.SIGSTOP))
+	}
+	_, ca, err := fixture.StartConverter(cluster, nil)
+	must(err)
+	s := &server{
+		host: cluster.Config.Host, ca: base64.StdEncoding.EncodeToString(ca), calls: make(chan func()),
+		programs: []int{cluster.PID("kube-apiserver"), cluster.PID("etcd")},
+	}
+	installer, err := fixture.InstallerConfig(t.Context(), cluster)
+	must(err)
+	for config, user := range map[*rest.Config]**http.Client{cluster.Config: &s.admin, installer: &s.installer} {
+		config.DisableCompression = true
+		config.NextProtos = []string{"http/1.1"} // cheaper
+		*user, err = rest.HTTPClientFor(config)
+		must(err)
+	}
+	for path, object := range initial {
+		got, err := s.do(s.admin, "POST", path, as("application/json"), []byte(object))
+		if err != nil || !got.ok() {
+			t.Fatalf("creating an object: %v %s", err, got.body)
+		}
+	}
+	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(cluster.Dir, "store:0")}})
+	must(err)
+	must(s.mirror())
+	s.empty, err = s.state()
+	must(err)
+	go func() {
+		for call := range s.calls {
+			go call()
+		}
+	}()
+	shared = s
+	return s
 }
 
-// login returns a user of the API server.
-func login(config *rest.Config) (user, error) {
-	security, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return user{}, err
+// outside runs a call outside of the bubble of its caller.
+func (s *server) outside(call func()) {
+	var done sync.Mutex // a bubble does not wait for it
+	done.Lock()
+	s.calls <- func() {
+		defer done.Unlock()
+		call()
 	}
-	return connect(config.Host, config.BearerToken, func() (net.Conn, error) {
-		return tls.Dial("tcp", strings.TrimPrefix(config.Host, "https://"), security)
-	})
+	done.Lock()
 }
 
 // answer is a response with its whole body.
@@ -65,264 +161,253 @@ type answer struct {
 
 func (a answer) ok() bool { return a.code < 300 }
 
-// do sends a request and reads the answer. It sends it again while the API server begins to serve a CRD.
-func (u user) do(method, uri, contentType string, body []byte) (a answer, err error) {
-	connection := <-u.connections
-	defer func() { u.connections <- connection }()
+// do sends a request, again while the API server begins to serve a CRD.
+func (s *server) do(by *http.Client, method, uri string, header http.Header, body []byte) (a answer, err error) {
 	for a.code == 0 || a.code == http.StatusTooManyRequests {
-		request, err := http.NewRequest(method, u.url+uri, bytes.NewReader(body)) //nolint:noctx // the API server always answers
+		request, err := http.NewRequest(method, s.host+uri, bytes.NewReader(body)) //nolint:noctx // the API server always answers
 		if err != nil {
 			return a, err
 		}
-		request.Header = http.Header{"Accept": {"application/json"}, "Content-Type": {contentType}, "Authorization": {"Bearer " + u.token}}
-		if err := request.Write(connection); err != nil {
-			return a, err
-		}
-		response, err := http.ReadResponse(bufio.NewReader(connection), request)
+		request.Header = header
+		response, err := by.Do(request)
 		if err != nil {
 			return a, err
 		}
 		a.code = response.StatusCode
-		if a.body, err = io.ReadAll(response.Body); err != nil {
+		a.body, err = io.ReadAll(response.Body)
+		if err = cmp.Or(err, response.Body.Close()); err != nil {
 			return a, err
 		}
 	}
 	return a, nil
 }
 
-// target is a path of the API server, taken apart.
-type target struct {
-	prefix                           string // /api/v1 or /apis/GROUP/VERSION
-	resource, namespace, name, under string // under is the subresource
-}
-
-// collection is the path of all objects of the resource.
-func (t target) collection() string { return t.prefix + "/" + t.resource }
-
-// key identifies the object in its collection.
-func (t target) key() string { return t.namespace + "/" + t.name }
-
-// parse takes a path apart; false for discovery.
-func parse(path string) (target, bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	prefix := 2
-	if parts[0] == "apis" {
-		prefix = 3
-	}
-	if parts[0] != "api" && parts[0] != "apis" || len(parts) <= prefix {
-		return target{}, false
-	}
-	t, rest := target{prefix: "/" + strings.Join(parts[:prefix], "/")}, parts[prefix:]
-	if rest[0] == "namespaces" && len(rest) > 2 {
-		t.namespace, rest = rest[1], rest[2:]
-	}
-	rest = append(rest, "", "")
-	t.resource, t.name, t.under = rest[0], rest[1], rest[2]
-	return t, true
-}
-
-// change is a state of an object, or its end.
-type change struct {
-	at      int64 // resource version
-	deleted bool
-	object  *unstructured.Unstructured
-	before  *unstructured.Unstructured // nil if it is new
-}
-
-func keyOf(o *unstructured.Unstructured) string { return o.GetNamespace() + "/" + o.GetName() }
-
-// history holds the changes of a resource since the begin of the schedule.
-type history struct {
-	collection, kind, version string
-	listed                    int64 // resource version at the begin
-	current                   map[string]*unstructured.Unstructured
-	changes                   []change
-}
-
-func (h *history) last() int64 {
-	if n := len(h.changes); n > 0 {
-		return h.changes[n-1].at
-	}
-	return h.listed
-}
-
-// server is the API server, with the hub: the history of each resource.
-type server struct {
-	admin, installer, etcd user
-	watches                dynamic.Interface
-	ca                     string // of the conversion webhook, in base64
-	programs               []int  // processes of the API server and etcd
-	empty                  state  // without an installation
-
-	mu        sync.Mutex
-	schemas   map[string]answer   // by URI
-	resources map[string]*history // by collection
-	changed   chan struct{}       // closed at the next change
-	watched   chan *history       // to watch
-}
-
-// newest returns the resource version of the last change.
-func (s *server) newest() (version int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.resources {
-		version = max(version, h.last())
-	}
-	return version
-}
-
-// observe returns the history of a resource. The first call lists the resource, and begins to watch it.
-func (s *server) observe(collection string) *history {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.resources[collection] == nil {
-		s.resources[collection] = &history{collection: collection}
-		s.list(s.resources[collection])
-		s.watched <- s.resources[collection]
-	}
-	return s.resources[collection]
-}
-
-// list begins a history with the objects that exist. Without them no schedule can go on.
-func (s *server) list(h *history) {
-	found, err := s.admin.do("GET", h.collection, "", nil)
-	list := &unstructured.UnstructuredList{}
-	if err != nil || !found.ok() || list.UnmarshalJSON(found.body) != nil {
-		panic(fmt.Sprintf("listing %s: %v %.300s", h.collection, err, found.body)) //nolint:forbidigo // see above
-	}
-	h.kind, h.version, h.listed = strings.TrimSuffix(list.GetKind(), "List"), list.GetAPIVersion(), number(list.GetResourceVersion())
-	h.current, h.changes = map[string]*unstructured.Unstructured{}, nil
-	for i := range list.Items {
-		h.current[keyOf(&list.Items[i])] = &list.Items[i]
-	}
-}
-
-// watch follows a resource until the API server ends.
-func (s *server) watch(h *history) {
-	t, _ := parse(h.collection)
-	group, err := schema.ParseGroupVersion(strings.TrimPrefix(strings.TrimPrefix(t.prefix, "/apis/"), "/api/"))
-	for err == nil {
-		s.mu.Lock()
-		from := metav1.ListOptions{ResourceVersion: fmt.Sprint(h.last())}
-		s.mu.Unlock()
-		var events watch.Interface
-		if events, err = s.watches.Resource(group.WithResource(t.resource)).Watch(context.Background(), from); err == nil {
-			for event := range events.ResultChan() {
-				s.add(h, event.Type == watch.Deleted, event.Object.(*unstructured.Unstructured))
-			}
-		}
-	}
-}
-
-func (s *server) add(h *history, deleted bool, o *unstructured.Unstructured) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := change{at: number(o.GetResourceVersion()), deleted: deleted, object: o, before: h.current[keyOf(o)]}
-	if c.at <= h.listed { // it belongs to the former schedule
-		return
-	}
-	h.changes = append(h.changes, c)
-	if h.current[keyOf(o)] = o; deleted {
-		delete(h.current, keyOf(o))
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// await waits until a condition on the histories is met.
-func (s *server) await(met func() bool) {
-	for {
-		s.mu.Lock()
-		done, changed := met(), s.changed
-		s.mu.Unlock()
-		if done {
-			return
-		}
-		<-changed
-	}
-}
-
-// get returns an object of the hub; nil if none exists.
-func (s *server) get(t target) *unstructured.Unstructured {
-	h := s.observe(t.collection())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.current[t.key()]
-}
-
-// all returns the objects of a resource at a resource version, sorted by key, and this version; 0 is the newest.
-func (s *server) all(collection string, at int64) (objects []*unstructured.Unstructured, version int64) {
-	h := s.observe(collection)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	then := maps.Clone(h.current)
-	version = h.last()
-	for _, c := range slices.Backward(h.changes) {
-		if at == 0 || c.at <= at {
-			break
-		}
-		version = c.at - 1
-		if delete(then, keyOf(c.object)); c.before != nil {
-			then[keyOf(c.object)] = c.before
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(then)) {
-		objects = append(objects, then[key])
-	}
-	return objects, version
-}
-
-const crdCollection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-// write sends a request and returns when the hub has seen its change, and the API server has reacted to a changed CRD.
-func (s *server) write(by user, method, uri, contentType string, body []byte) (answer, error) {
-	path, query, _ := strings.Cut(uri, "?")
-	t, _ := parse(path)
-	if t.resource == "machines" || strings.Contains(query, "dryRun=") { // no informer has instances
-		return by.do(method, uri, contentType, body)
-	}
-	h := s.observe(t.collection())
-	got, err := by.do(method, uri, contentType, body)
-	reply := struct {
-		Kind              string
-		metav1.ObjectMeta `json:"metadata"`
-	}{}
-	if err != nil || !got.ok() || json.Unmarshal(got.body, &reply) != nil {
-		return got, err
-	}
-	gone := reply.Kind == "Status" || reply.DeletionTimestamp != nil && len(reply.Finalizers) == 0
-	s.await(func() bool {
-		return gone && h.current[t.key()] == nil || !gone && h.last() >= number(reply.ResourceVersion)
-	})
-	if t.collection() == crdCollection {
-		s.settle(reply.Name)
-	}
-	return got, nil
-}
-
-// settle waits for the controllers of the API server: a new CRD is served, and a deleted CRD is gone.
-func (s *server) settle(name string) {
-	var crd *unstructured.Unstructured
-	h := s.observe(crdCollection)
-	s.await(func() bool {
-		crd = h.current["/"+name]
-		deleting := crd != nil && crd.GetDeletionTimestamp() != nil
-		return crd == nil || deleting && !slices.Equal(crd.GetFinalizers(), []string{"customresourcecleanup.apiextensions.k8s.io"}) || !deleting && strings.HasPrefix(conditions(crd)["Established"], "True")
-	})
-	if crd == nil || crd.GetDeletionTimestamp() != nil {
-		return
-	}
-	for _, version := range object.CRDVersions(crd) {
-		for object.ServesVersion(crd, version) {
-			found, err := s.admin.do("GET", "/apis/"+text(crd, "spec", "group")+"/"+version, "", nil)
-			if err != nil || found.ok() && bytes.Contains(found.body, []byte(`"name":"`+text(crd, "spec", "names", "plural")+`"`)) {
+// write sends a request, also one that reads, and returns when the mirror has its change, and the API server has reacted to a changed CRD.
+func (s *server) write(by *http.Client, method, uri string, header http.Header, body []byte) (got answer, err error) {
+	s.outside(func() {
+		for again := 300; again > 0 && err == nil; again-- {
+			if got, err = s.do(by, method, uri, header, body); !s.early(uri, got) {
 				break
 			}
 		}
+		if err == nil && got.ok() && method != http.MethodGet {
+			err = s.catchUp()
+		}
+		if err == nil && strings.HasPrefix(uri, collectionOf(crdPath)) {
+			err = s.settle()
+		}
+	})
+	return got, err
+}
+
+// early reports whether the API server can soon give another answer, although nothing changes: a permission, a policy and a CA are in force some time
+// after they are written. The program waits with probes for the policy of a removal.
+func (s *server) early(uri string, got answer) bool {
+	if strings.HasPrefix(uri, revisions+"?dryRun=") {
+		return got.ok() && s.get(parse(guardPolicy)) != nil
+	}
+	return strings.HasPrefix(uri, machineAPI) && (got.code == http.StatusForbidden || got.code == http.StatusInternalServerError) && s.get(parse(crdPath)) != nil
+}
+
+// paths takes paths of the API server apart.
+var paths = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// as is the header of a request with a content type.
+func as(contentType string) http.Header { return http.Header{"Content-Type": {contentType}} }
+
+// parse takes a path apart.
+func parse(uri string) *apirequest.RequestInfo {
+	request, err := http.NewRequest(http.MethodGet, uri, nil) //nolint:noctx // it is not sent
+	utilruntime.Must(err)
+	info, err := paths.NewRequestInfo(request)
+	utilruntime.Must(err)
+	return info
+}
+
+// types are the types of Kubernetes.
+var types = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(kubernetesscheme.AddToScheme(scheme))
+	apiextensions.Install(scheme)
+	return scheme
+}()
+
+var decoder = serializer.NewCodecFactory(types).UniversalDeserializer()
+
+// decode decodes an object of etcd, which has CRDs in an older version.
+func decode(value []byte, revision int64) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	typed, kind, err := decoder.Decode(value, nil, nil)
+	switch {
+	case runtime.IsNotRegisteredError(err):
+		err = o.UnmarshalJSON(value)
+	case kind.Group == apiextensionsv1.GroupName:
+		typed, err = types.ConvertToVersion(typed, runtime.InternalGroupVersioner)
+		utilruntime.Must(err)
+		typed, err = types.ConvertToVersion(typed, apiextensionsv1.SchemeGroupVersion)
+		utilruntime.Must(err)
+		fallthrough
+	default:
+		o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	}
+	utilruntime.Must(err)
+	o.SetResourceVersion(fmt.Sprint(revision))
+	return o
+}
+
+// mirror fills the mirror, and keeps it up to date until etcd ends.
+func (s *server) mirror() error {
+	ctx := context.Background()
+	s.changed, s.content, s.live = sync.NewCond(&s.mu), state{}, map[string]*unstructured.Unstructured{}
+	found, err := s.etcd.Get(ctx, registry, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range found.Kvs {
+		s.put(string(kv.Key), kv.Value, kv.ModRevision)
+	}
+	s.revision = found.Header.Revision
+	go func() {
+		for batch := range s.etcd.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithRev(s.revision+1)) {
+			s.mu.Lock()
+			for _, event := range batch.Events {
+				s.put(string(event.Kv.Key), event.Kv.Value, event.Kv.ModRevision)
+				s.revision = event.Kv.ModRevision
+			}
+			s.mu.Unlock()
+			s.changed.Broadcast()
+		}
+	}()
+	return nil
+}
+
+// put records a value of etcd; none after a deletion.
+func (s *server) put(key string, value []byte, revision int64) {
+	name, kubernetes := strings.CutPrefix(key, registry)
+	if !kubernetes || slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		return
+	}
+	if group, rest, _ := strings.Cut(name, "/"); strings.Contains(group, ".") {
+		name = rest
+	}
+	name = strings.Replace(name, "services/specs/", "services/", 1)
+	c := change{revision: revision, key: name, before: s.live[name], deleted: value == nil}
+	if c.deleted {
+		c.object = c.before.DeepCopy()
+		c.object.SetResourceVersion(fmt.Sprint(revision))
+		delete(s.content, key)
+		delete(s.live, name)
+	} else {
+		c.object = decode(value, revision)
+		s.content[key], s.live[name] = string(value), c.object
+	}
+	s.changes = append(s.changes, c)
+}
+
+// catchUp waits until the mirror has all that etcd has now.
+func (s *server) catchUp() error {
+	now, err := s.etcd.Get(context.Background(), "none")
+	if err == nil {
+		s.await(func() bool { return s.revision >= now.Header.Revision })
+	}
+	return err
+}
+
+// await waits until a condition on the mirror is met.
+func (s *server) await(met func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !met() {
+		s.changed.Wait()
 	}
 }
 
-func number(version string) int64 {
-	n, _ := strconv.ParseInt(version, 10, 64)
-	return n
+// state returns the content of etcd.
+func (s *server) state() (state, error) {
+	err := s.catchUp()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.content), err
+}
+
+// restore makes a saved state the state, by one transaction in etcd.
+func (s *server) restore(saved state) error {
+	now, err := s.state()
+	if err != nil {
+		return err
+	}
+	var operations []clientv3.Op
+	for key, value := range saved {
+		if was, exists := now[key]; !exists || was != value {
+			operations = append(operations, clientv3.OpPut(key, value))
+		}
+	}
+	for key := range now {
+		if _, stays := saved[key]; !stays {
+			operations = append(operations, clientv3.OpDelete(key))
+		}
+	}
+	done, err := s.etcd.Txn(context.Background()).Then(operations...).Commit()
+	if err != nil {
+		return err
+	}
+	s.await(func() bool { return s.revision >= done.Header.Revision })
+	s.begin, s.changes = done.Header.Revision, nil
+	return s.settle()
+}
+
+// get returns the object at a path; nil if none exists.
+func (s *server) get(of *apirequest.RequestInfo) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[path.Join(of.Resource, of.Namespace, of.Name)]
+}
+
+// version returns the resource version that the last changes are newer than.
+func (s *server) version(last int) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.changes); last < n {
+		return s.changes[n-1-last].revision
+	}
+	return s.begin
+}
+
+// all returns the objects of a collection, sorted by name.
+func (s *server) all(of *apirequest.RequestInfo) (found []*unstructured.Unstructured) {
+	prefix := path.Join(of.Resource, of.Namespace) + "/"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, o := range s.live {
+		if strings.HasPrefix(key, prefix) {
+			found = append(found, o)
+		}
+	}
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return found
+}
+
+// settle waits for the controllers of the API server: the CRD is served, or gone.
+func (s *server) settle() error {
+	var crd *apiextensionsv1.CustomResourceDefinition
+	s.await(func() bool {
+		crd = typed[apiextensionsv1.CustomResourceDefinition](s.live["customresourcedefinitions/"+machinesCRD])
+		if crd == nil || crd.DeletionTimestamp != nil {
+			return crd == nil || !slices.Equal(crd.Finalizers, []string{apiextensionsv1.CustomResourceCleanupFinalizer})
+		}
+		return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+	})
+	if crd == nil || crd.DeletionTimestamp != nil {
+		return nil
+	}
+	for _, version := range crd.Spec.Versions {
+		for version.Served {
+			found, err := s.do(s.admin, http.MethodGet, "/apis/"+crd.Spec.Group+"/"+version.Name, nil, nil)
+			if err != nil {
+				return err
+			}
+			version.Served = !found.ok() || !bytes.Contains(found.body, []byte(`"name":"machines"`))
+		}
+	}
+	return nil
 }
