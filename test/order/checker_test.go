@@ -12,6 +12,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,7 +123,7 @@ func (c *checker) switches(w *world, live, sent *unstructured.Unstructured) bool
 	if was == "" || is == "" || was == is || pods == nil || c.unseen || c.did.HasAny("restore", "restore-by-apply") && !object.IsCRD(sent) {
 		return false
 	}
-	return !isReady(pods) || pods.GetAnnotations()[v1alpha1.RevisionAnnotation] != sent.GetAnnotations()[v1alpha1.RevisionAnnotation]
+	return !isReady(typed[appsv1.Deployment](pods)) || pods.GetAnnotations()[v1alpha1.RevisionAnnotation] != sent.GetAnnotations()[v1alpha1.RevisionAnnotation]
 }
 
 // served returns the storage version of a CRD, or the path of a webhook: pods of another revision do not serve it.
@@ -147,7 +148,7 @@ func (c *checker) complete(w *world, version, current *v1alpha1.Version, before 
 			case last && (!object.IsCRD(manifest) || strings.HasPrefix(before, "CustomResourceDefinition") || live != nil && len(object.CRDVersions(live)) > len(object.CRDVersions(manifest))):
 			case live == nil || live.GetDeletionTimestamp() != nil || controller(live) != owner:
 				return fmt.Errorf("%s does not belong to %s", key, owner)
-			case live.GetKind() == "Deployment" && !isReady(live):
+			case live.GetKind() == "Deployment" && !isReady(typed[appsv1.Deployment](live)):
 				return fmt.Errorf("%s is not ready", key)
 			}
 		}
@@ -302,7 +303,7 @@ func (c *checker) atRest(w *world, to int) error {
 	if err := c.rest(w); err != nil {
 		return err
 	}
-	if all, err := w.server.write(w.server.admin, http.MethodGet, machines, nil, nil); w.releases.objects[to]["CustomResourceDefinition "+machinesCRD] != nil && (err != nil || !all.ok()) {
+	if all, err := w.server.send(w.server.admin, http.MethodGet, machines, nil, nil); w.releases.objects[to]["CustomResourceDefinition "+machinesCRD] != nil && (err != nil || !all.ok()) {
 		return fmt.Errorf("G17: the instances cannot be read: %v %.300s", err, all.body)
 	}
 	return c.content(w, to)

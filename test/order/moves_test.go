@@ -203,7 +203,7 @@ func (w *world) admin(method, path, body string) error {
 	} else if method == "PATCH" {
 		kind = mergePatch
 	}
-	got, err := w.server.write(by, method, path, as(kind), []byte(body))
+	got, err := w.server.send(by, method, path, as(kind), []byte(body))
 	if err == nil && !got.ok() {
 		w.trace = append(w.trace, fmt.Sprintf("  rejected: %s %s: %d %.300s", method, path, got.code, got.body))
 	} else if t := parse(path); err == nil && !ours(t) && t.Resource != "machines" {

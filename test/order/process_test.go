@@ -175,9 +175,9 @@ func (p *process) RoundTrip(in *http.Request) (*http.Response, error) {
 		}
 		query.Set("resourceVersion", fmt.Sprint(at))
 		query.Set("resourceVersionMatch", "Exact")
-		return respond(s.write(s.installer, in.Method, in.URL.Path+"?"+query.Encode(), in.Header, nil))
+		return respond(s.send(s.installer, in.Method, in.URL.Path+"?"+query.Encode(), in.Header, nil))
 	case !t.IsResourceRequest || strings.HasSuffix(t.Resource, "reviews"): // discovery, OpenAPI and permissions
-		return respond(s.write(s.installer, in.Method, in.URL.RequestURI(), in.Header, body))
+		return respond(s.send(s.installer, in.Method, in.URL.RequestURI(), in.Header, body))
 	}
 	r := &request{Request: in, body: body, target: t, process: p, actor: actorOf(in.Context()), dry: query.Has("dryRun"), answer: make(chan answer, 2)}
 	r.sent = &unstructured.Unstructured{}

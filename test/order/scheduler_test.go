@@ -101,12 +101,12 @@ func (w *world) machinery() (found []step) {
 	}
 	if crd := typed[apiextensionsv1.CustomResourceDefinition](w.at(crdPath)); crd != nil && crd.DeletionTimestamp == nil && crd.Spec.Conversion.Webhook != nil && crd.Spec.Conversion.Webhook.ClientConfig.CABundle == nil {
 		found = append(found, step{actor: "service-ca", text: "service-ca: writes the CA of " + machinesCRD, run: func() error {
-			_, err := w.server.write(w.server.admin, "PATCH", crdPath+"?fieldManager=service-ca-operator", as(mergePatch), []byte(`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`))
+			_, err := w.server.send(w.server.admin, "PATCH", crdPath+"?fieldManager=service-ca-operator", as(mergePatch), []byte(`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"`+w.server.ca+`"}}}}}`))
 			return err
 		}})
 	}
 	for _, o := range w.all(managers) {
-		if d := typed[appsv1.Deployment](o); !isReady(o) {
+		if d := typed[appsv1.Deployment](o); !isReady(d) {
 			replicas, ready := *d.Spec.Replicas, d.Status.ReadyReplicas
 			all, available, what, is := replicas+ready, ready, " has new pods", "True"
 			if d.Status.ObservedGeneration == d.Generation {
@@ -116,7 +116,7 @@ func (w *world) machinery() (found []step) {
 			}
 			found = append(found, step{actor: "kubelet", text: "kubelet: " + d.GetName() + what, run: func() error {
 				status := fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":%d,"updatedReplicas":%d,"readyReplicas":%[4]d,"availableReplicas":%[4]d,"unavailableReplicas":%[5]d,"conditions":[{"type":"Available","status":%[6]q,"reason":"MinimumReplicas"}]}}`, d.Generation, all, replicas, available, all-available, is)
-				got, err := w.server.write(w.server.admin, "PATCH", managers+"/"+d.GetName()+"/status", as(mergePatch), []byte(status))
+				got, err := w.server.send(w.server.admin, "PATCH", managers+"/"+d.GetName()+"/status", as(mergePatch), []byte(status))
 				if err == nil && !got.ok() && got.code != 404 {
 					err = fmt.Errorf("kubelet: %s", got.body)
 				}
@@ -128,8 +128,7 @@ func (w *world) machinery() (found []step) {
 }
 
 // isReady reports whether all pods of a Deployment are new and ready.
-func isReady(o *unstructured.Unstructured) bool {
-	d := typed[appsv1.Deployment](o)
+func isReady(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas
 }
 
@@ -232,7 +231,7 @@ func (w *world) send(r *request) (got answer, err error) {
 	if r.writes() {
 		was = w.server.get(r.target)
 	}
-	if got, err = w.server.write(w.server.installer, r.Method, r.URL.RequestURI(), r.Header, r.body); err == nil {
+	if got, err = w.server.send(w.server.installer, r.Method, r.URL.RequestURI(), r.Header, r.body); err == nil {
 		err = w.check.answered(w, r, got, was)
 	}
 	return got, err

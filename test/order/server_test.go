@@ -182,8 +182,8 @@ func (s *server) do(by *http.Client, method, uri string, header http.Header, bod
 	return a, nil
 }
 
-// write sends a request, also one that reads, and returns when the mirror has its change, and the API server has reacted to a changed CRD.
-func (s *server) write(by *http.Client, method, uri string, header http.Header, body []byte) (got answer, err error) {
+// send sends a request and returns when the mirror has its change, and the API server has reacted to a changed CRD.
+func (s *server) send(by *http.Client, method, uri string, header http.Header, body []byte) (got answer, err error) {
 	s.outside(func() {
 		for again := 300; again > 0 && err == nil; again-- {
 			if got, err = s.do(by, method, uri, header, body); !s.early(uri, got) {
